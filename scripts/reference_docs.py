@@ -11,7 +11,10 @@ import click
 from deltamirror import errors
 from deltamirror.cli import cli
 from deltamirror.cli.failure import EXIT_CLOSED_PIPE, EXIT_INTERRUPTED, EXIT_OTHER, EXIT_USAGE
-from deltamirror.config import METRICS, Key, Settings, SloSettings, block_keys, keys, ready_made
+from deltamirror.config import Settings, SloSettings
+from deltamirror.config.alerting import METRICS
+from deltamirror.config.keys import Key, block_keys, keys
+from deltamirror.config.ready_rules import ready_made
 from deltamirror.ops.monitoring.collector import STATE_METRICS
 from deltamirror.pipeline.failures.policy import POLICIES, Policy
 from deltamirror.telemetry.metrics import DESCRIPTIONS

@@ -7,8 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from deltamirror.cli.readers import READERS, Reader
-from deltamirror.cli.tour import CHAPTERS
+from deltamirror.cli.tour import CHAPTERS, READERS, Reader
 from tests.support.interfaces.commands import typed, without_jvm
 from tests.support.interfaces.prompt import Prompt
 

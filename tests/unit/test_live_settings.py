@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from deltamirror.cli.signals import reloading
-from deltamirror.config import LiveSettings, Reload, Settings, keys
+from deltamirror.config import LiveSettings, Settings, keys
+from deltamirror.config.keys import Reload
 from deltamirror.config.load import Loaded
 from deltamirror.errors import InvalidSettings
 from tests.support.monitoring.scraping import value

@@ -7,7 +7,7 @@ import pytest
 from deltamirror import Catalog, MirrorEngine
 from deltamirror.config import MirrorSettings, Settings, examine, keys, load, redact_text, redact_url
 from deltamirror.config.keys import Key
-from deltamirror.config.lines import line_of_key
+from deltamirror.config.sources import line_of_key
 from deltamirror.errors import InvalidSettings
 
 

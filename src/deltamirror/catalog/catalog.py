@@ -6,7 +6,6 @@ from functools import partial
 from importlib import import_module
 from importlib.metadata import version
 from os import PathLike
-from types import TracebackType
 from typing import Any, Self, cast
 
 import pyarrow as pa
@@ -26,7 +25,6 @@ from deltamirror.arguments import (
     text_map,
     texts,
 )
-from deltamirror.catalog.cut import Cut
 from deltamirror.catalog.edits import condition_text
 from deltamirror.catalog.inputs import Schema, operation_parameters, partition_columns, schema_of, table_properties
 from deltamirror.catalog.places import table_in_folder, with_own_folder
@@ -62,7 +60,7 @@ from deltamirror.txnlog.tables.registry import (
 )
 from deltamirror.txnlog.writer import SqlTxnLogWriter
 
-__all__ = ["Catalog"]
+__all__ = ["Catalog", "Cut"]
 
 
 class Catalog:
@@ -95,9 +93,7 @@ class Catalog:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -183,7 +179,7 @@ class Catalog:
             raise NotFound(f"no table of the catalog lies at {place}", hint=hint)
         return Table(self, found.name)
 
-    def snapshot(self, names: Iterable[str] | str) -> Cut:
+    def snapshot(self, names: Iterable[str] | str) -> "Cut":
         """Several tables as of one moment: a transaction over some of them is in all of these, or in none."""
         wanted = [table_name(each) for each in texts(names, "names")]
         self.check()
@@ -306,3 +302,40 @@ class Catalog:
     def _publish_inline(self, committed: Committed) -> None:
         if self._inline is not None:
             self._inline.publish(committed.versions)
+
+
+class Cut:
+    """Tables at the versions that they had at one moment: what is read of them fits together."""
+
+    def __init__(self, catalog: "Catalog", snapshots: Mapping[str, Snapshot]) -> None:
+        self._catalog, self._snapshots = catalog, snapshots
+
+    def __getitem__(self, table: str) -> Snapshot:
+        """The snapshot of one of the tables."""
+        if (found := self._snapshots.get(table)) is None:
+            message = f"the table {table!r} is not part of this snapshot"
+            raise NotFound(message, hint=f"it is of {', '.join(self._snapshots)}", table=table)
+        return found
+
+    @property
+    def versions(self) -> dict[str, int]:
+        """The version of each table."""
+        return {name: taken.version for name, taken in self._snapshots.items()}
+
+    def to_arrow(
+        self,
+        table: str,
+        columns: Iterable[str] | str | None = None,
+        filter: object = None,  # noqa: A002 - the word of pyarrow
+    ) -> pa.Table:
+        """The rows of one of the tables, all in memory; see ``Table.scan``."""
+        return self.scan(table, columns, filter).read_all()
+
+    def scan(
+        self,
+        table: str,
+        columns: Iterable[str] | str | None = None,
+        filter: object = None,  # noqa: A002 - the word of pyarrow
+    ) -> pa.RecordBatchReader:
+        """The rows of one of the tables, batch by batch; see ``Table.scan``."""
+        return self._catalog.scan_snapshot(self[table], columns, filter)

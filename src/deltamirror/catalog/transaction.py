@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import date, datetime
 from itertools import chain
-from types import TracebackType
 from typing import Self
 
 import msgspec
@@ -92,9 +91,7 @@ class Transaction:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is None and not self._sent and any(work.writes for work in self._work.values()):
             self.commit()
 

@@ -15,8 +15,6 @@ from deltamirror.errors import DeltaMirrorError
 from deltamirror.ops.adopt.adoption import Adoption, Adoptions, adopt_all
 from deltamirror.wiring import open_logs
 
-__all__ = ["adopt_"]
-
 _NAMED: Final = 20
 
 

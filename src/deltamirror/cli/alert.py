@@ -23,8 +23,6 @@ from deltamirror.txnlog.alerts.deliveries import Undelivered, undelivered
 from deltamirror.txnlog.alerts.records import AlertState
 from deltamirror.txnlog.tables.registry import list_tables
 
-__all__ = ["alert"]
-
 
 @click.group(epilog="Example: deltamirror alert list")
 def alert() -> None:

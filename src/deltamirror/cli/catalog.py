@@ -7,8 +7,6 @@ from deltamirror.cli.output import Lines, answer
 from deltamirror.config import redact_url
 from deltamirror.wiring import open_catalog
 
-__all__ = ["init"]
-
 
 @click.command(epilog="Example: deltamirror init --catalog sqlite:///lake.db")
 @with_invocation

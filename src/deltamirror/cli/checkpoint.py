@@ -8,8 +8,6 @@ from deltamirror.cli.output import Lines, answer
 from deltamirror.cli.runners import chosen_runner, with_runner
 from deltamirror.txnlog.queue.status import CheckpointStatus
 
-__all__ = ["checkpoint"]
-
 
 @click.command(epilog="Example: deltamirror checkpoint orders --runner local")
 @click.argument("table")

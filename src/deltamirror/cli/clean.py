@@ -9,8 +9,6 @@ from deltamirror.cli.opening import local_engine
 from deltamirror.cli.output import Lines, answer, counted, moment
 from deltamirror.pipeline.service.cleaning import Cleaning
 
-__all__ = ["clean"]
-
 
 @click.command(epilog="Example: deltamirror clean orders --dry-run")
 @click.argument("table")

@@ -20,8 +20,6 @@ from deltamirror.delta.action_lines import ActionLines
 from deltamirror.delta.bounds import LONGEST_LINE
 from deltamirror.delta.lines import read_ndjson
 
-__all__ = ["commit"]
-
 logger = logging.getLogger(__name__)
 
 

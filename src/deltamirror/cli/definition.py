@@ -17,8 +17,6 @@ from deltamirror.delta.schema import StructType, read_schema
 from deltamirror.delta.schema.arrow import from_arrow
 from deltamirror.errors import InvalidSchema
 
-__all__ = ["alter", "create"]
-
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 

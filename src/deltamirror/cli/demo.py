@@ -23,8 +23,6 @@ from deltamirror.config import CatalogSettings, MirrorSettings, Settings
 from deltamirror.errors import AlreadyExists, MissingExtra, PermissionDenied
 from deltamirror.wiring import open_catalog
 
-__all__ = ["demo"]
-
 CATALOG_FILE: Final = "deltamirror.db"
 WIDTH: Final = 100
 INTRODUCTION: Final = (

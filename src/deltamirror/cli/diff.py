@@ -13,8 +13,6 @@ from deltamirror.ops.diff.comparing import DIFFERING, ONLY_IN_A, ONLY_IN_B, Comp
 from deltamirror.ops.diff.sides import Side, location_state, parse_side, table_state
 from deltamirror.wiring import open_location
 
-__all__ = ["diff"]
-
 
 @click.command(epilog="Example: deltamirror diff orders@3 orders@5")
 @click.argument("a")

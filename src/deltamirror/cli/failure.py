@@ -15,16 +15,7 @@ import msgspec
 from deltamirror.config import redact_text
 from deltamirror.errors import DeltaMirrorError
 
-__all__ = [
-    "EXIT_CLOSED_PIPE",
-    "EXIT_INTERRUPTED",
-    "EXIT_OTHER",
-    "EXIT_USAGE",
-    "ToldFailure",
-    "failure_of",
-    "one_line",
-    "report",
-]
+__all__ = ["EXIT_CLOSED_PIPE", "EXIT_INTERRUPTED", "EXIT_USAGE", "failure_of", "one_line", "report"]
 
 EXIT_OTHER: Final = 1
 EXIT_USAGE: Final = 64

@@ -8,8 +8,6 @@ from deltamirror.cli.opening import catalog_of
 from deltamirror.cli.output import Lines, answer
 from deltamirror.txnlog.commit.request import Committed
 
-__all__ = ["fence", "unfence"]
-
 
 @click.command(epilog="Example: deltamirror table fence orders")
 @click.argument("name")

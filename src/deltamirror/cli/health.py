@@ -17,8 +17,6 @@ from deltamirror.config import redact_text, redact_url
 from deltamirror.errors import Unavailable
 from deltamirror.ops.health import HealthReport, HealthState, PartHealth, check
 
-__all__ = ["EXIT_DEGRADED", "health"]
-
 EXIT_DEGRADED: Final = 4
 _EXIT: Final = {HealthState.OK: 0, HealthState.DEGRADED: EXIT_DEGRADED, HealthState.FAILED: Unavailable.exit_status}
 _ANSWERS_WITHIN: Final = 30.0

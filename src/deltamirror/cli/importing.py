@@ -26,8 +26,6 @@ from deltamirror.pipeline.run.spark.environment import exported_environment
 from deltamirror.storage.location import canonical_location
 from deltamirror.wiring import open_importer
 
-__all__ = ["import_"]
-
 _EXIT_REFUSED: Final = 2
 _HINT_NAME: Final = "name one of them: --list with a line LOCATION NAME"
 

@@ -115,12 +115,7 @@ def with_invocation(function: Callable[Concatenate[Invocation, P], None]) -> Cal
 
     @click.pass_context
     @functools.wraps(function)
-    def run(
-        context: click.Context,
-        /,
-        *args: P.args,
-        **kwargs: P.kwargs,
-    ) -> None:
+    def run(context: click.Context, /, *args: P.args, **kwargs: P.kwargs) -> None:
         given = _taken(kwargs)
         context.obj = given if context.obj is None else context.obj.refined(given)
         with traced():

@@ -10,8 +10,6 @@ from deltamirror.errors import Refused
 from deltamirror.txnlog.queue.pause import is_paused, pause_all, resume_all
 from deltamirror.txnlog.tables.registry import MirrorState
 
-__all__ = ["drop", "pause", "rename", "resume"]
-
 
 @click.command(epilog="Example: deltamirror table drop orders --yes")
 @click.argument("name")

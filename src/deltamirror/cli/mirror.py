@@ -26,8 +26,6 @@ from deltamirror.txnlog.tables.registry import MirrorState
 from deltamirror.web.address import ListenAddress
 from deltamirror.work import Failure, Lane
 
-__all__ = ["mirror"]
-
 
 @click.command(epilog="Example: deltamirror mirror --once --runner local")
 @click.option("--once", is_flag=True, help="Publish everything that is due, also what failed before, and end.")

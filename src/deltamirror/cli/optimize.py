@@ -9,8 +9,6 @@ from deltamirror.cli.runners import chosen_runner, with_runner
 from deltamirror.cli.views import metrics_of
 from deltamirror.wiring import open_catalog
 
-__all__ = ["optimize"]
-
 
 @click.command(epilog="Example: deltamirror optimize orders --where \"day = '2026-11-16'\"")
 @click.argument("table")

@@ -19,7 +19,6 @@ __all__ = [
     "Fields",
     "Grid",
     "Lines",
-    "View",
     "answer",
     "broken",
     "cell",

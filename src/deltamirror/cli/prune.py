@@ -11,8 +11,6 @@ from deltamirror.cli.output import Lines, answer, counted, moment
 from deltamirror.cli.parameters import span_or_none
 from deltamirror.pipeline.service.pruning import Pruning
 
-__all__ = ["prune"]
-
 
 @click.command(epilog="Example: deltamirror prune orders --keep 90d --dry-run")
 @click.argument("table")

@@ -19,8 +19,6 @@ from deltamirror.storage.store import Store
 from deltamirror.wiring import open_location, open_logs
 from deltamirror.work import CommitOutcome, Outcome
 
-__all__ = ["rebuild_"]
-
 _RANGE: Final = re.compile(r"([0-9]{1,18})\.\.([0-9]{1,18})")
 
 

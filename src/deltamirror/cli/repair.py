@@ -11,8 +11,6 @@ from deltamirror.cli.output import Lines, answer, counted
 from deltamirror.ops.reconcile.repair import Repaired, repair
 from deltamirror.wiring import open_logs
 
-__all__ = ["repair_"]
-
 
 @click.command("repair", epilog="Example: deltamirror repair orders --replace-altered")
 @click.argument("table")

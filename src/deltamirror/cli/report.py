@@ -19,8 +19,6 @@ from deltamirror.txnlog.queue.escalations import Escalation
 from deltamirror.txnlog.queue.status import Attempt, TableStatus
 from deltamirror.work import Lane
 
-__all__ = ["report_"]
-
 
 @click.command("report", epilog="Example: deltamirror report orders 531")
 @click.argument("table")

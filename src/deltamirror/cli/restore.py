@@ -10,8 +10,6 @@ from deltamirror.cli.output import Lines, answer
 from deltamirror.cli.parameters import point_in_time, whole_number
 from deltamirror.cli.views import metrics_of
 
-__all__ = ["restore"]
-
 
 @click.command(epilog="Example: deltamirror restore orders --version 41")
 @click.argument("table")

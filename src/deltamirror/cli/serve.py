@@ -19,8 +19,6 @@ except ModuleNotFoundError as _missing:
         f"the status page needs {_missing.name}", hint="install deltamirror[server]", extra="server"
     ) from _missing
 
-__all__ = ["serve"]
-
 
 @click.command(epilog="Example: deltamirror serve --listen 127.0.0.1:8765")
 @click.option("--listen", metavar="[HOST:]PORT", help="Where to listen, over the setting serve.listen.")

@@ -15,8 +15,6 @@ from deltamirror.config.overrides import ignored_properties, origins_for
 from deltamirror.errors import InvalidSettings
 from deltamirror.txnlog.content.state import load_state
 
-__all__ = ["config"]
-
 
 @click.group(epilog="Example: deltamirror config check")
 def config() -> None:

@@ -11,11 +11,11 @@ from deltamirror.cli.invocation import Invocation, with_invocation
 from deltamirror.cli.output import Fields, Grid, answer, counted, duration, moment, say
 from deltamirror.cli.overview import StatusOverview
 from deltamirror.cli.parameters import seconds
-from deltamirror.cli.slo import slo_document, slo_grid
 from deltamirror.config import redact_text
 from deltamirror.errors import Diverged, Late
 from deltamirror.ops.advice import errors_of, remedy_of
-from deltamirror.ops.documents import status_document
+from deltamirror.ops.documents import slo_row_document, status_document
+from deltamirror.ops.slo import SloReport, SloRow
 from deltamirror.ops.slo import report as slo_report
 from deltamirror.pipeline.failures.policy import way_out
 from deltamirror.txnlog.queue.chore_records import ChoreRecord
@@ -25,6 +25,7 @@ from deltamirror.txnlog.tables.registry import MirrorState
 __all__ = ["document", "failure_lines", "grid", "status"]
 
 _MAX_LAG: Final = 300.0
+_SLO_COLUMNS: Final = ("TABLE", "WINDOW", "VERSIONS", "WAITING", "P50", "P95", "P99", "BUDGET LEFT", "BURN RATE")
 
 
 @click.command(epilog="Example: deltamirror status --check --max-lag 60")
@@ -60,7 +61,7 @@ def status(invocation: Invocation, *, table: str | None, check: bool, max_lag: f
     if shows_slo:
         with database_of(invocation) as opened:
             objectives = slo_report(opened.database, opened.settings, table=table)
-        answer(slo_document(objectives), slo_grid(objectives), json=invocation.json)
+        answer(_slo_document(objectives), _slo_grid(objectives), json=invocation.json)
         return
     with database_of(invocation) as opened:
         found = StatusOverview.of(opened, table)
@@ -249,3 +250,37 @@ def _next_attempt(table: TableStatus, error: LastError) -> str:
     if table.quarantined_at is not None:
         return "when the quarantine ends"
     return "at once" if error.next_attempt_at is None else moment(error.next_attempt_at)
+
+
+def _slo_document(report: SloReport) -> dict[str, object]:
+    """As ``--json`` shows it; times are in seconds."""
+    named = {"overall": report.overall, "tables": report.tables}
+    return {name: [slo_row_document(row) for row in rows] for name, rows in named.items()}
+
+
+def _slo_grid(report: SloReport) -> Grid:
+    """All windows, then those of each table."""
+    rows = [_slo_row(row) for row in (*report.overall, *report.tables)]
+    return Grid(_SLO_COLUMNS, rows, "", optional=("P50", "VERSIONS"), colour=_slo_colour)
+
+
+def _slo_row(row: SloRow) -> tuple[object, ...]:
+    times = [_time(each) for each in (row.p50, row.p95, row.p99)]
+    budgets = "  ".join(f"p{each.percent} {each.budget_left:.0%}" for each in row.objectives)
+    return (
+        "all tables" if row.table is None else row.table,
+        row.window,
+        row.versions,
+        row.waiting,
+        *times,
+        budgets,
+        f"{row.burn_rate:.2f}",
+    )
+
+
+def _time(seconds: float | None) -> str:
+    return "" if seconds is None else f"{seconds:g} s"
+
+
+def _slo_colour(row: Sequence[object]) -> str:
+    return "red" if float(str(row[-1])) > 1 else ""

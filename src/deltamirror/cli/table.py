@@ -7,8 +7,6 @@ import click
 
 from deltamirror.cli.lazy import LazyCommand, LazyGroup
 
-__all__ = ["COMMANDS", "table"]
-
 COMMANDS: Final[Mapping[str, LazyCommand]] = {
     "alter": LazyCommand("definition", "alter", "Change table NAME; all changes together are one commit."),
     "create": LazyCommand("definition", "create", "Create table NAME, with version 0 as its first commit."),

@@ -12,8 +12,6 @@ from deltamirror.cli.parameters import names
 from deltamirror.txnlog.access.patterns import TablePattern
 from deltamirror.txnlog.access.tokens import AccessToken, Right, all_tokens, issue_token, revoke_token
 
-__all__ = ["token"]
-
 _UNITS: Final = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
 _LIFETIME: Final = re.compile(r"([1-9][0-9]{0,5})([smhdw])")
 

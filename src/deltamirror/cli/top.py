@@ -29,8 +29,6 @@ from deltamirror.config import redact_url
 from deltamirror.errors import DeltaMirrorError
 from deltamirror.txnlog.tables.registry import MirrorState
 
-__all__ = ["top"]
-
 _INTERVAL: Final = 2.0
 _SHORTEST: Final = 0.1
 _QUIT: Final = (b"q", b"Q", b"\x03", b"")

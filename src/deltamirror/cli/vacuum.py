@@ -13,8 +13,6 @@ from deltamirror.cli.parameters import span_or_none
 from deltamirror.cli.progress import Advance, shown
 from deltamirror.config import LogSettings
 
-__all__ = ["vacuum"]
-
 
 @click.command(epilog="Example: deltamirror vacuum orders --dry-run")
 @click.argument("table")

@@ -1,20 +1,26 @@
 """``deltamirror validate``: whether the log of any Delta table, or one of its files, is as the protocol has it."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Final
 
 import click
 
 from deltamirror.cli.invocation import Invocation, with_invocation
 from deltamirror.cli.output import Lines, answer, counted
 from deltamirror.cli.parameters import not_empty
+from deltamirror.delta.names import LOG_DIRECTORY, SIDECARS, is_log_name
 from deltamirror.deltalog.rules.findings import Finding
 from deltamirror.errors import Diverged
-from deltamirror.ops.validate.targets import parse_target
-from deltamirror.ops.validate.validating import Validated
+from deltamirror.ops.validate.validating import Validated, validate_file, validate_log
+from deltamirror.storage.store import Store
 from deltamirror.wiring import open_location
 
 __all__ = ["finding_lines", "validate"]
+
+_FOLDERS: Final = (SIDECARS, LOG_DIRECTORY)
+"""The folders of a table that have files of its log, the deepest first."""
 
 
 @click.command(epilog="Example: deltamirror validate s3://lake/orders")
@@ -32,7 +38,7 @@ def validate(invocation: Invocation, *, target: str) -> None:
     was expected and found, and what to do. An error keeps a reader out, or lets it read something else than others
     do; a warning costs time, or old versions. The exit status is 0 if no rule is broken, and 2 if one is.
     """
-    chosen = parse_target(target)
+    chosen = _parse_target(target)
     found = chosen.validated(open_location(invocation.loaded().settings, chosen.location))
     answer({"valid": found.is_valid, **asdict(found)}, Lines(tuple(_lines(found))), json=invocation.json)
     if not found.is_valid:
@@ -62,3 +68,41 @@ def _place(finding: Finding) -> str:
     parts += [] if finding.line is None else [f"line {finding.line}"]
     parts += [] if finding.row is None else [f"row {finding.row}"]
     return ", ".join([*parts, finding.field] if finding.field else parts)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Target:
+    """A log, or a file."""
+
+    location: str
+    """Of the table; of a file that lies in no log, its folder."""
+    key: str | None = None
+    """The file, below the location."""
+    is_in_log: bool = True
+
+    def validated(self, store: Store) -> Validated:
+        """What validating it comes to; ``store`` is the one at its location."""
+        if self.key is not None and not self.is_in_log:
+            return validate_file(store, self.key)
+        return validate_log(store, only=self.key)
+
+
+def _parse_target(text: str) -> _Target:
+    """The table, log or file that a text names. A file is known by its name, or because there is one on this disk."""
+    trimmed = text.rstrip("/")
+    if trimmed == LOG_DIRECTORY or trimmed.endswith(f"/{LOG_DIRECTORY}"):
+        return _Target(location=trimmed.removesuffix(LOG_DIRECTORY).rstrip("/") or ".")
+    folder, _, name = trimmed.rpartition("/")
+    for each in _FOLDERS:
+        if folder == each or folder.endswith(f"/{each}"):
+            return _Target(location=folder.removesuffix(each).rstrip("/") or ".", key=f"{each}/{name}")
+    if not text.endswith("/") and (is_log_name(name) or _is_file(text)):
+        return _Target(location=folder or ("/" if text.startswith("/") else "."), key=name, is_in_log=False)
+    return _Target(location=text)
+
+
+def _is_file(text: str) -> bool:
+    try:
+        return Path(text.removeprefix("file://")).is_file()
+    except (OSError, ValueError):
+        return False

@@ -20,8 +20,6 @@ from deltamirror.ops.verify.report import Level, TableVerified
 from deltamirror.ops.verify.verifying import Verifier, Versions
 from deltamirror.wiring import open_logs
 
-__all__ = ["verify"]
-
 _LEVELS: Final = [level.value for level in Level]
 
 

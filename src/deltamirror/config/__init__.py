@@ -2,7 +2,6 @@
 
 from deltamirror.config.alerting import (
     LOG_CHANNEL,
-    METRICS,
     SEVERITIES,
     AlertChannel,
     AlertCondition,
@@ -14,9 +13,9 @@ from deltamirror.config.alerting import (
     scope_of,
 )
 from deltamirror.config.blocks import shown_blocks
-from deltamirror.config.keys import Key, Reload, block_keys, keys
+from deltamirror.config.keys import Key, keys
 from deltamirror.config.live import LiveSettings, ReloadState
-from deltamirror.config.load import DEFAULT_FILE, Loaded, examine, load
+from deltamirror.config.load import Loaded, examine, load
 from deltamirror.config.maintenance import MaintenanceSettings
 from deltamirror.config.mirroring import (
     BreakerSettings,
@@ -29,7 +28,7 @@ from deltamirror.config.mirroring import (
     SparkSettings,
 )
 from deltamirror.config.overrides import Switch, configured_values, settings_for
-from deltamirror.config.ready_rules import merged_rules, ready_made
+from deltamirror.config.ready_rules import merged_rules
 from deltamirror.config.rows import RowsSettings
 from deltamirror.config.secrets import (
     FILE_SCHEMES,
@@ -56,11 +55,9 @@ from deltamirror.config.storage import StorageSettings
 
 __all__ = [
     "CONFIG_VARIABLE",
-    "DEFAULT_FILE",
     "FILE_SCHEMES",
     "LOG_CHANNEL",
     "MASK",
-    "METRICS",
     "SEVERITIES",
     "AlertChannel",
     "AlertCondition",
@@ -81,7 +78,6 @@ __all__ = [
     "MetricsSettings",
     "MirrorSettings",
     "ReconcileSettings",
-    "Reload",
     "ReloadState",
     "RowsSettings",
     "Scope",
@@ -95,13 +91,11 @@ __all__ = [
     "Switch",
     "TableBlock",
     "WriterSettings",
-    "block_keys",
     "configured_values",
     "examine",
     "keys",
     "load",
     "merged_rules",
-    "ready_made",
     "redact_text",
     "redact_url",
     "scope_of",

@@ -116,7 +116,7 @@ class Key:
 def keys(settings: type[msgspec.Struct]) -> tuple[Key, ...]:
     """Every key of every section of ``settings``, in the order of declaration."""
     sections = (field for field in msgspec.structs.fields(settings) if _is_section(field))
-    return tuple(key for section in sections for key in _section_keys(section))
+    return tuple(key for section in sections for key in _keys_of(section.type, section.name))
 
 
 def _is_section(field: msgspec.structs.FieldInfo) -> bool:
@@ -126,10 +126,6 @@ def _is_section(field: msgspec.structs.FieldInfo) -> bool:
 def block_keys(key: Key) -> tuple[Key, ...]:
     """Every key of the blocks of a list."""
     return () if key.blocks is None else tuple(_keys_of(key.blocks, key.path))
-
-
-def _section_keys(section: msgspec.structs.FieldInfo) -> Iterator[Key]:
-    yield from _keys_of(section.type, section.name)
 
 
 def _keys_of(struct: Blocks, section: str) -> Iterator[Key]:

@@ -121,7 +121,7 @@ def _checked(given: Given) -> Any:
     try:
         value = msgspec.convert(given.value, key.type, strict=not given.text, dec_hook=_secret)
     except msgspec.ValidationError as error:
-        return _wrong(given, _reason(error, given))
+        return _wrong(given, f"{expected(key.type, error)}, found {_found(given)}")
     problem = _wrong_url(value) if key.path == "catalog.url" else ""
     return _wrong(given, problem) if problem else value
 
@@ -160,10 +160,6 @@ def _wrong_url(url: str) -> str:
     if engine not in FILE_SCHEMES:
         return unclear_url(url)
     return f"expected a file without parameters, found {redact_url(url)!r}" if "?" in rest else ""
-
-
-def _reason(error: msgspec.ValidationError, given: Given) -> str:
-    return f"{expected(given.key.type, error)}, found {_found(given)}"
 
 
 def _found(given: Given) -> str:

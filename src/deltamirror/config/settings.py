@@ -22,7 +22,6 @@ from deltamirror.config.serving import ServeSettings
 from deltamirror.config.storage import StorageSettings
 
 __all__ = [
-    "DEFAULT_URL",
     "CatalogSettings",
     "ConfigSettings",
     "LogSettings",

@@ -10,19 +10,9 @@ from pathlib import Path
 from typing import Final
 
 from deltamirror.config.keys import ENVIRONMENT_PREFIX, Key
-from deltamirror.config.lines import line_of_error, line_of_key
 from deltamirror.errors import InvalidSettings
 
-__all__ = [
-    "CONFIG_VARIABLE",
-    "FLAGS",
-    "Given",
-    "GivenBlock",
-    "from_environment",
-    "from_file",
-    "from_flags",
-    "in_block",
-]
+__all__ = ["CONFIG_VARIABLE", "FLAGS", "Given", "GivenBlock", "from_environment", "from_file", "from_flags", "in_block"]
 
 CONFIG_VARIABLE: Final = f"{ENVIRONMENT_PREFIX}CONFIG"
 _OTHERS: Final = (CONFIG_VARIABLE, f"{ENVIRONMENT_PREFIX}TOKEN")
@@ -195,7 +185,54 @@ def _unreadable(file: Path, error: OSError | UnicodeDecodeError) -> InvalidSetti
 
 
 def _malformed(file: Path, error: tomllib.TOMLDecodeError) -> InvalidSettings:
-    line = line_of_error(error)
+    line = _line_of_error(error)
     where = f"{file}:{line}" if line else str(file)
     hint = 'write it like: [catalog], and below it: url = "sqlite:///lake.db"'
     return InvalidSettings(f"{where}: not valid TOML: {error}", hint=hint, source=where)
+
+
+def line_of_key(text: str, path: Sequence[str | int]) -> int:
+    """The 1-based line on which the key at ``path`` begins in ``text``, a valid document that holds it.
+
+    A number in the path is the place in a list. ``tomllib`` does not say lines, so its parser is asked line by line.
+
+    The shortest run of leading lines that is valid TOML and has the key ends where the value ends; the
+    longest valid run before it ends just above. Every spelling of TOML is understood that way (headers,
+    dotted and quoted keys, inline tables, values over several lines). Quadratic, and only for errors and
+    ``config show``.
+    """
+    lines = text.replace("\r\n", "\n").split("\n")
+    above = 0
+    for count in range(1, len(lines) + 1):
+        document = _parsed("\n".join(lines[:count]))
+        if document is None:
+            continue
+        if _holds(document, path):
+            return above + 1
+        above = count
+    raise KeyError(".".join(map(str, path)))
+
+
+def _line_of_error(error: tomllib.TOMLDecodeError) -> int | None:
+    """The line that the parser complains about, if it names one."""
+    found = re.search(r"at line (\d+)", str(error))
+    return int(found[1]) if found else None
+
+
+def _parsed(text: str) -> dict[str, object] | None:
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError:
+        return None
+
+
+def _holds(document: object, path: Sequence[str | int]) -> bool:
+    for name in path:
+        match document, name:
+            case dict(), str() if name in document:
+                document = document[name]
+            case list(), int() if name < len(document):
+                document = document[name]
+            case _:
+                return False
+    return True

@@ -21,7 +21,8 @@ def keep_mapping(schema: StructType, before: StructType) -> StructType:
 
     A column that states either of them is left as it is: that is how one is renamed.
     """
-    return StructType(tuple(_kept(column, _namesake(column, before)) for column in schema.fields))
+    namesakes = {each.name: each for each in before.fields}
+    return StructType(tuple(_kept(column, namesakes.get(column.name)) for column in schema.fields))
 
 
 def reuse_mapping(schema: StructType, before: StructType) -> StructType:
@@ -58,10 +59,6 @@ def _bare(kind: DataType) -> DataType:
             return MapType(_bare(key), _bare(value))
         case _:
             return kind
-
-
-def _namesake(column: Field, before: StructType) -> Field | None:
-    return next((each for each in before.fields if each.name == column.name), None)
 
 
 def _kept(column: Field, before: Field | None) -> Field:

@@ -39,7 +39,6 @@ __all__ = [
     "ConflictReason",
     "IsolationLevel",
     "PartitionRead",
-    "PartitionValues",
     "ReadSet",
     "adopt",
     "find_conflict",

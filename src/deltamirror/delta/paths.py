@@ -14,7 +14,6 @@ from urllib.parse import unquote
 from deltamirror.delta.partitions import PartitionValue, java_double
 
 __all__ = [
-    "NULL_PARTITION",
     "PartitionValue",
     "canonical_path",
     "decode_path",

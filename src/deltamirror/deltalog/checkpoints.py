@@ -1,6 +1,8 @@
 """A checkpoint of any writer: in one file, in parts, or with sidecars; whole, or piece by piece."""
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from itertools import groupby
 from typing import Final
 
@@ -17,13 +19,12 @@ from deltamirror.deltalog.checkpoint.reading import CheckpointActions, actions_o
 from deltamirror.deltalog.checkpoint.state import CheckpointState
 from deltamirror.deltalog.checkpoint_pieces import Piece, checkpoint_pieces
 from deltamirror.deltalog.commits import read_whole
-from deltamirror.deltalog.error_places import placed
 from deltamirror.deltalog.listing import CheckpointFiles
 from deltamirror.deltalog.parquet import opened, translated
-from deltamirror.errors import Unsupported
+from deltamirror.errors import InvalidInput, Unsupported
 from deltamirror.storage.store import Meta, Store
 
-__all__ = ["Piece", "checkpoint_pieces", "read_checkpoint", "read_pieces"]
+__all__ = ["Piece", "checkpoint_pieces", "placed", "read_checkpoint", "read_pieces"]
 
 _BATCH_ROWS: Final = 100_000
 _OTHERS: Final = ("txn", "metaData", "protocol", "domainMetadata")
@@ -131,3 +132,12 @@ def _refuse_unknown(table: pa.Table) -> None:
     for name in set(table.column_names) - {"add", "remove", *_OTHERS}:
         if table.column(name).null_count < table.num_rows:
             raise Unsupported(f"a checkpoint has an unknown action {name!r}", features=(name,))
+
+
+@contextmanager
+def placed(where: str) -> Iterator[None]:
+    """Errors about the input, or about features in it that we do not know, name the place."""
+    try:
+        yield
+    except (InvalidInput, Unsupported) as error:
+        raise replace(error, message=f"{where}: {error.message}") from error

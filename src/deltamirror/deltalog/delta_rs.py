@@ -20,7 +20,6 @@ __all__ = [
     "knows_too_little",
     "open_table",
     "require_delta_rs",
-    "storage_options",
 ]
 
 DELTA_RS: Final = "delta-rs"

@@ -14,7 +14,6 @@ from deltamirror.storage.store import Meta, Store
 __all__ = [
     "CheckpointFiles",
     "CheckpointKind",
-    "CheckpointName",
     "CompactionFile",
     "LogListing",
     "complete_checkpoints",

@@ -7,9 +7,8 @@ from deltamirror.delta.actions import CommitInfo
 from deltamirror.delta.lines import decode, decode_commit
 from deltamirror.delta.timestamps import next_timestamp
 from deltamirror.deltalog.checkpoint.content import CheckpointState, replay
-from deltamirror.deltalog.checkpoints import read_checkpoint
+from deltamirror.deltalog.checkpoints import placed, read_checkpoint
 from deltamirror.deltalog.commits import read_blocks, read_commits, read_whole
-from deltamirror.deltalog.error_places import placed
 from deltamirror.deltalog.gaps import missing_versions, spelled
 from deltamirror.deltalog.listing import CheckpointFiles, LogListing
 from deltamirror.errors import DeltaMirrorError, InvalidInput, NotFound, Unsupported

@@ -2,7 +2,6 @@
 
 import threading
 from abc import ABC, abstractmethod
-from types import TracebackType
 from typing import Self
 
 from deltamirror.config import LiveSettings
@@ -25,9 +24,7 @@ class ServiceThread(ABC):
         self._thread.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._unsubscribe()
         self._stop.set()
         self._wake.set()

@@ -20,7 +20,6 @@ __all__ = [
     "RowData",
     "RowSource",
     "is_row_data",
-    "is_spark_frame",
     "required_session",
     "row_source",
     "rows_of",

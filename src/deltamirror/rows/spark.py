@@ -49,13 +49,11 @@ __all__ = [
     "TaskRows",
     "answered",
     "collected",
-    "edit_task",
     "edited",
     "edited_by_tasks",
     "in_task",
     "together",
     "told",
-    "write_task",
     "written_by_task",
 ]
 

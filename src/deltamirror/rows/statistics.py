@@ -13,7 +13,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as kinds
 
-from deltamirror.delta.actions import Metadata
 from deltamirror.delta.schema import StructType
 from deltamirror.delta.schema.arrow import to_arrow
 from deltamirror.deltalog.checkpoint.statistics import statistics_schema
@@ -50,7 +49,7 @@ class FileStatistics:
 
     def __init__(self, layout: Layout) -> None:
         self._schema = statistics_schema(layout.metadata, layout.protocol)
-        self._prefix = _prefix_length(layout.metadata)
+        self._prefix = int(layout.metadata.configuration.get(_PREFIX_PROPERTY, _PREFIX))
         held = {layout.naming(each) for each in layout.data_fields}
         self._bounds = {path: _Bounds() for path in self._paths("minValues") if path[0] in held}
         self._nulls = {path: 0 for path in self._paths("nullCount") if path[0] in held}
@@ -119,10 +118,6 @@ def upper_bound(text: str, prefix: int) -> str | None:
 def _units(text: str) -> int:
     """How many UTF-16 units a text has."""
     return sum(2 if ord(character) >= _FIRST_PAIR else 1 for character in text)
-
-
-def _prefix_length(metadata: Metadata) -> int:
-    return int(metadata.configuration.get(_PREFIX_PROPERTY, _PREFIX))
 
 
 def _column(rows: pa.Table, path: Sequence[str]) -> pa.ChunkedArray:

@@ -10,8 +10,6 @@ from typing import Final
 
 from pyspark.daemon import manager
 
-__all__ = ["main"]
-
 _NEEDED: Final = (
     "deltamirror.pipeline.run.spark.executor",
     "deltamirror.spark.source",

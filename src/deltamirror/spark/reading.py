@@ -1,24 +1,39 @@
 """A table read by Spark: planned from SQL by the driver, file by file read by executors."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any
+from datetime import date
+from decimal import Decimal
+from typing import Any, Final
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from deltamirror.catalog.catalog import Catalog
+from deltamirror.delta.paths import partition_text
+from deltamirror.delta.schema.quoting import quoted
 from deltamirror.errors import InvalidInput
 from deltamirror.rows.layout import Layout
+from deltamirror.rows.parsing import condition_of
 from deltamirror.rows.scanning import file_groups
 from deltamirror.rows.spark_scan import GroupReader, spark_schema
-from deltamirror.spark.filters import condition_text
 from deltamirror.spark.options import SourceOptions, with_hint
 from deltamirror.storage.address import StoreAddress
 from deltamirror.txnlog.tables.reading import Snapshot
 
 __all__ = ["FileGroup", "TableReader", "group_reader", "read_group"]
+
+# By the names of Spark's classes: Spark 4.0 has none of them. `<=>` is none of these: null makes it false, not null.
+_SIGNS: Final = {
+    "EqualTo": "=",
+    "GreaterThan": ">",
+    "GreaterThanOrEqual": ">=",
+    "LessThan": "<",
+    "LessThanOrEqual": "<=",
+}
+_VALUES: Final = (str, bool, int, float, Decimal, date)
 
 
 @dataclass
@@ -39,7 +54,7 @@ class TableReader(DataSourceReader):
 
     def pushFilters(self, filters: list[Any]) -> list[Any]:  # noqa: N802 - Spark's name
         """Leave out files that have no row for these filters. Spark applies all of them to the rows."""
-        self._rows = replace(self._rows, condition=condition_text(filters, self._rows.layout))
+        self._rows = replace(self._rows, condition=_condition_text(filters, self._rows.layout))
         return filters
 
     def partitions(self) -> list[InputPartition]:
@@ -79,3 +94,38 @@ def _require_columns(wanted: StructType, layout: Layout) -> None:
                 f"{layout.table!r} {found}",
                 hint="leave .schema(…) out, and select and cast columns of the DataFrame",
             )
+
+
+def _condition_text(filters: Sequence[object], layout: Layout) -> str | None:
+    """The condition that holds where all of these do, as far as it can be said; None: it says nothing."""
+    return " AND ".join(_conditions(filters, layout)) or None
+
+
+def _conditions(filters: Sequence[object], layout: Layout) -> Iterator[str]:
+    for each in filters:
+        with suppress(InvalidInput):  # a value that the column cannot have, or a column inside of a list
+            if (text := _text(each)) is not None:
+                condition_of(text, layout)
+                yield f"({text})"
+
+
+def _text(given: Any) -> str | None:
+    kind = type(given).__name__
+    if kind == "Not":
+        inner = _text(given.child)
+        return None if inner is None else f"NOT ({inner})"
+    if kind not in (*_SIGNS, "In", "IsNull", "IsNotNull"):
+        return None
+    column = ".".join("`{}`".format(part.replace("`", "``")) for part in given.attribute)
+    if kind in ("IsNull", "IsNotNull"):
+        return f"{column} IS {'NOT ' if kind == 'IsNotNull' else ''}NULL"
+    values = [_literal(each) for each in (given.value if kind == "In" else [given.value])]
+    if not values or None in values:
+        return None
+    return f"{column} IN ({', '.join(map(str, values))})" if kind == "In" else f"{column} {_SIGNS[kind]} {values[0]}"
+
+
+def _literal(value: object) -> str | None:
+    if not isinstance(value, _VALUES):
+        return None
+    return quoted(partition_text(value) or "")

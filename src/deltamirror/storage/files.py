@@ -18,7 +18,6 @@ __all__ = [
     "link",
     "link_below_table",
     "locked",
-    "make_folder",
     "move",
     "opened",
     "remove",

@@ -85,7 +85,8 @@ def open_store(address: StoreAddress, *, credentials: Credentials | None = None)
     path = local_path(address.location)
     if path is not None:
         return DiskStore(_folder(Path(path)))
-    return _remote(address, _own_credentials() if credentials is None else credentials)
+    credentials = credentials or Credentials.of(load(environment=os.environ).settings.storage)
+    return _remote(address, credentials)
 
 
 def _remote(address: StoreAddress, credentials: Credentials) -> ObjectStore:
@@ -93,10 +94,6 @@ def _remote(address: StoreAddress, credentials: Credentials) -> ObjectStore:
     bucket, _, path = rest.partition("/")
     clients = clients_for(scheme, bucket, address.options, credentials)
     return ObjectStore(address.location, path, clients, reopen=(open_store, (address,)))
-
-
-def _own_credentials() -> Credentials:
-    return Credentials.of(load(environment=os.environ).settings.storage)
 
 
 def _folder(path: Path) -> Path:

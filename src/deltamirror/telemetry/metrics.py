@@ -21,10 +21,6 @@ from prometheus_client.registry import Collector
 from deltamirror.telemetry.mentions import Mentions
 
 __all__ = [
-    "DESCRIPTIONS",
-    "OTHER_TABLES",
-    "REGISTRY",
-    "Description",
     "Sample",
     "count_alert_delivery",
     "count_attempt",

@@ -8,7 +8,6 @@ import asyncio
 import logging
 import threading
 from collections.abc import Callable
-from types import TracebackType
 from typing import Any, ClassVar, Final, Self, cast
 
 import msgspec
@@ -107,9 +106,7 @@ class Listener:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def serve(self, app: ASGIApp, configured: Callable[[ASGIApp], uvicorn.Config] | None = None) -> None:

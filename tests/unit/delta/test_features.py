@@ -6,7 +6,6 @@ import pytest
 
 from deltamirror.delta.actions import Format, Metadata, Protocol
 from deltamirror.delta.features import (
-    DEFAULT_PROTOCOL,
     FEATURES,
     FENCE_FEATURE,
     Support,
@@ -22,6 +21,7 @@ from deltamirror.delta.features import (
     upgrade,
     writer_features_of,
 )
+from deltamirror.delta.features.protocols import DEFAULT_PROTOCOL
 from deltamirror.delta.order import champ_order
 from deltamirror.delta.properties import (
     append_only,

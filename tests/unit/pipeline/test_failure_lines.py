@@ -5,8 +5,7 @@ import logging
 import pytest
 
 from deltamirror.errors import PermissionDenied, Unavailable
-from deltamirror.pipeline.failures.failure_lines import FailureLines
-from deltamirror.pipeline.service.service import lasting_failure
+from deltamirror.pipeline.service.service import FailureLines, lasting_failure
 from deltamirror.work import CommitOutcome, Failure, Lane, Lease, Published, Stage
 
 pytestmark = pytest.mark.requirement("R86")

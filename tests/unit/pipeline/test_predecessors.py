@@ -11,7 +11,7 @@ from deltamirror.config import StorageSettings
 from deltamirror.errors import LogChanged, Unavailable
 from deltamirror.pipeline.run import execution
 from deltamirror.pipeline.run.execution import Resources, execute
-from deltamirror.pipeline.service.predecessors import Predecessors
+from deltamirror.pipeline.service.jobs import Predecessors
 from deltamirror.publish.commits import publish_commits
 from deltamirror.storage.open import store_at
 from deltamirror.storage.store import Store

@@ -2,7 +2,6 @@
 
 from deltamirror.delta.features.demands import features_for, missing_features, row_duties, row_tracking
 from deltamirror.delta.features.protocols import (
-    DEFAULT_PROTOCOL,
     protocol_for,
     reader_features_of,
     require_readable,
@@ -12,16 +11,13 @@ from deltamirror.delta.features.protocols import (
     without_fence,
     writer_features_of,
 )
-from deltamirror.delta.features.table import FEATURES, FENCE_FEATURE, Feature, Support
-from deltamirror.delta.properties import append_only, in_commit_timestamps, is_enabled
+from deltamirror.delta.features.table import FEATURES, FENCE_FEATURE, Support
+from deltamirror.delta.properties import in_commit_timestamps, is_enabled
 
 __all__ = [
-    "DEFAULT_PROTOCOL",
     "FEATURES",
     "FENCE_FEATURE",
-    "Feature",
     "Support",
-    "append_only",
     "features_for",
     "in_commit_timestamps",
     "is_enabled",

@@ -60,11 +60,6 @@ class _Sender:
             outcome.put(None)
 
 
-def pause_after(attempts: int, settings: AlertSettings) -> float:
-    """How many seconds pass before a message that failed so often is sent again."""
-    return growing_pause(settings.retry_base, attempts, settings.retry_max)
-
-
 class Dispatcher:
     """Sends what is due. A channel that hangs or fails delays itself alone."""
 
@@ -116,7 +111,7 @@ class Dispatcher:
             self._counted(channel.name, "failed")
             if self._mentions.is_news(channel.name, error.code):
                 _log.warning("a notification was not sent: %s", error, extra={"channel": channel.name})
-            pause = pause_after(found.attempts, settings)
+            pause = growing_pause(settings.retry_base, found.attempts, settings.retry_max)
             record_failed(self._database, found, error.message, pause=pause)
             return
         self._counted(channel.name, "sent")

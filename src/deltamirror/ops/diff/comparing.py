@@ -2,6 +2,8 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from decimal import Decimal
+from functools import reduce
 from typing import Final
 
 import msgspec
@@ -12,7 +14,6 @@ from deltamirror.delta.actions import Metadata, Protocol
 from deltamirror.deltalog.checkpoint.layout import FILES
 from deltamirror.deltalog.checkpoint.reconciliation import keys_of
 from deltamirror.deltalog.checkpoint.state import CheckpointState
-from deltamirror.ops.diff.unequal_rows import unequal, unequal_documents
 
 __all__ = ["DIFFERING", "ONLY_IN_A", "ONLY_IN_B", "ComparedDifference", "compare"]
 
@@ -23,6 +24,7 @@ DIFFERING: Final = "differing"
 # The path is what files are found by; whether an action changed data is a fact of its commit, not of the table.
 _LONGEST: Final = 200
 _COMPARED: Final = tuple(name for name in FILES.names if name not in ("path", "dataChange"))
+_DOCUMENT: Final = msgspec.json.Decoder(float_hook=Decimal)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,16 +102,12 @@ def _among_values(kind: str, one: Mapping[str, object], other: Mapping[str, obje
 
 
 def _among_files(one: pa.Table, other: pa.Table) -> Iterator[_Finding]:
-    keys, others = _keys(one), _keys(other)
+    keys, others = keys_of(one), keys_of(other)
     places = pc.index_in(keys, others)
     yield from _on_one_side(ONLY_IN_A, one, places.is_null(), "is in A and not in B")
     yield from _on_one_side(ONLY_IN_B, other, pc.invert(pc.is_in(others, keys)), "is in B and not in A")
     pairs = _Pairs(one, pc.indices_nonzero(places.is_valid()), other, places.drop_null())
     yield from pairs.findings()
-
-
-def _keys(files: pa.Table) -> pa.Array:
-    return keys_of(files) if files.num_rows else pa.array([], pa.large_string())
 
 
 def _on_one_side(kind: str, files: pa.Table, alone: pa.BooleanArray, where: str) -> Iterator[_Finding]:
@@ -140,7 +138,7 @@ class _Pairs:
         """The pairs that differ in a field."""
         mine = self.one.column(name).combine_chunks().take(self.rows)
         theirs = self.other.column(name).combine_chunks().take(self.other_rows)
-        return pc.indices_nonzero((unequal_documents if name == "stats" else unequal)(mine, theirs))
+        return pc.indices_nonzero((_unequal_documents if name == "stats" else _unequal)(mine, theirs))
 
     def _finding(self, name: str, differing: pa.Array) -> _Finding:
         pair = differing[0].as_py()
@@ -183,3 +181,48 @@ def _shortened(*texts: str) -> Iterable[str]:
 def _cut(text: str, start: int) -> str:
     before, after = "…" if start else "", "…" if len(text) > start + _LONGEST else ""
     return f"{before}{text[start : start + _LONGEST]}{after}"
+
+
+def _unequal(one: pa.Array, other: pa.Array) -> pa.BooleanArray:
+    """For each row whether the values differ. Two nulls are equal, and a null map is an empty one."""
+    if pa.types.is_map(one.type):
+        return _unequal_maps(one, other)
+    present = pc.xor(one.is_valid(), other.is_valid())
+    if pa.types.is_struct(one.type):
+        fields = zip(one.flatten(), other.flatten(), strict=True)
+        return reduce(pc.or_, (_unequal(*pair) for pair in fields), present)
+    return pc.coalesce(pc.not_equal(one, other), present)
+
+
+def _unequal_documents(one: pa.Array, other: pa.Array) -> pa.BooleanArray:
+    """For each row whether the JSON texts say something else; only texts that differ are looked into."""
+    differing = _unequal(one, other)
+    rows = pc.indices_nonzero(differing)
+    texts = zip(one.take(rows), other.take(rows), strict=True)
+    found = [not _is_same_document(*(text.as_py() for text in pair)) for pair in texts]
+    return pc.replace_with_mask(differing, differing, pa.array(found, pa.bool_()))
+
+
+def _is_same_document(one: str | None, other: str | None) -> bool:
+    if one is None or other is None:
+        return False
+    try:
+        return bool(_DOCUMENT.decode(one) == _DOCUMENT.decode(other))
+    except msgspec.DecodeError:
+        return False
+
+
+def _unequal_maps(one: pa.MapArray, other: pa.MapArray) -> pa.BooleanArray:
+    """Entries are in the order of their keys on both sides: where there are equally many, they face each other."""
+    by_length = pc.not_equal(_lengths(one), _lengths(other))
+    rows = pc.indices_nonzero(pc.invert(by_length))
+    mine, theirs = one.take(rows), other.take(rows)
+    entries = pc.or_(_unequal(mine.keys, theirs.keys), _unequal(mine.items, theirs.items))
+    parents = pc.list_parent_indices(pa.ListArray.from_arrays(mine.offsets, mine.keys))
+    by_entry = pc.is_in(pa.array(range(len(one)), rows.type), rows.take(parents.filter(entries)))
+    return pc.or_(by_length, by_entry)
+
+
+def _lengths(maps: pa.MapArray) -> pa.Array:
+    lengths = pc.subtract(maps.offsets.slice(1), maps.offsets.slice(0, len(maps)))
+    return pc.if_else(maps.is_valid(), lengths, pa.scalar(0, lengths.type))

@@ -53,13 +53,9 @@ class CatalogRecords:
     def __init__(self, database: Database, live: LiveSettings, calls: StoreCalls, *, lets_go: bool) -> None:
         self._database, self._live, self._calls, self._lets_go = database, live, calls, lets_go
         self._breakers = Breakers(database, live, owner="")
-        self._logs: tuple[KeptLog, ...] = ()
+        self.logs: tuple[KeptLog, ...] = ()
+        """Those that are mirrored to, as they were a short time ago."""
         self._logs_read = float("-inf")
-
-    @property
-    def logs(self) -> tuple[KeptLog, ...]:
-        """The logs that are mirrored to, as they were a short time ago."""
-        return self._logs
 
     def facts(self) -> CatalogFacts:
         """The records at this moment; raises why they cannot be read."""
@@ -88,10 +84,10 @@ class CatalogRecords:
         return CatalogFacts(circuits=circuits, overdue=reachable, compared=compared)
 
     def _read_logs(self, switch: Switch) -> None:
-        if self._logs and time.monotonic() - self._logs_read < _LOGS_HOLD:
+        if self.logs and time.monotonic() - self._logs_read < _LOGS_HOLD:
             return
         with self._database.read() as connection:
-            self._logs = tuple(kept_logs(connection, switch))
+            self.logs = tuple(kept_logs(connection, switch))
         self._logs_read = time.monotonic()
 
 

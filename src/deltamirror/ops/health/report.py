@@ -35,7 +35,8 @@ class HealthFinding:
 def combined(findings: Iterable[HealthFinding]) -> HealthFinding:
     """The findings of one part as one: the worst state, and every reason that it is not well."""
     found = list(findings)
-    wrong = sorted((each for each in found if each.state is not HealthState.OK), key=_severity, reverse=True)
+    not_well = (each for each in found if each.state is not HealthState.OK)
+    wrong = sorted(not_well, key=lambda each: _SEVERITY.index(each.state), reverse=True)
     if not wrong:
         return HealthFinding(reason="; ".join(filter(None, (each.reason for each in found))))
     return HealthFinding(
@@ -44,10 +45,6 @@ def combined(findings: Iterable[HealthFinding]) -> HealthFinding:
         advice="; ".join(dict.fromkeys(each.advice for each in wrong if each.advice)),
         restart_cures=any(each.restart_cures for each in wrong),
     )
-
-
-def _severity(finding: HealthFinding) -> int:
-    return _SEVERITY.index(finding.state)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
 
-from deltamirror.config import SEVERITIES, LiveSettings, Settings, Switch, redact_text
+from deltamirror.config import SEVERITIES, LiveSettings, Switch, redact_text
 from deltamirror.errors import Unavailable
 from deltamirror.telemetry import metrics
 from deltamirror.telemetry.metrics import Sample
@@ -212,13 +212,9 @@ def exported(database: Database, live: LiveSettings) -> Iterator[None]:
     Changed settings hold for the metrics, too.
     """
     unregister = metrics.register(StateCollector(database, live))
-    unsubscribe = live.on_change(_limit_tables)
+    unsubscribe = live.on_change(lambda settings: metrics.limit_tables(settings.metrics.tables))
     try:
         yield
     finally:
         unsubscribe()
         unregister()
-
-
-def _limit_tables(settings: Settings) -> None:
-    metrics.limit_tables(settings.metrics.tables)

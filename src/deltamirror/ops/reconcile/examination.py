@@ -219,7 +219,8 @@ class _Examination:
         self.findings.misleading += [] if in_the_way is None else [in_the_way]
         self._note(pointer)
         if self.log.log_start > 0 and self.log.log_start not in shortcuts.sound_versions:
-            self._note(ObjectDifference(version=self.log.log_start, key=_first_key(self.log.log_start), found=""))
+            key = f"{LOG_DIRECTORY}/{checkpoint_name(self.log.log_start)}"
+            self._note(ObjectDifference(version=self.log.log_start, key=key, found=""))
         self.findings.checked += shortcuts.checked
         self.findings.judged = frozenset(shortcuts.passed)
 
@@ -358,10 +359,6 @@ def _never_written(missing: Sequence[int], certain: Collection[int]) -> list[int
 
 def _wrong_checksum(meta: Meta, version: int) -> Misleading:
     return Misleading(version=version, meta=meta, reason="does not say what the database says")
-
-
-def _first_key(version: int) -> str:
-    return f"{LOG_DIRECTORY}/{checkpoint_name(version)}"
 
 
 def _key(checkpoint: KeptCheckpoint) -> str:

@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
-from types import TracebackType
 from typing import Self
 
 from deltamirror.config import settings_for
@@ -48,10 +47,8 @@ class Logs:
         self._turns.__enter__()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._turns.__exit__(kind, error, trace)
+    def __exit__(self, *outcome: object) -> None:
+        self._turns.__exit__(*outcome)
 
     def store(self, log: KeptLog) -> Store:
         """The store that a log is in."""

@@ -83,7 +83,7 @@ def _replayed(store: Store, metas: list[Meta], base: CheckpointState | None, ver
 
 def repeated_paths(subject: LogObject, state: CheckpointState, rule: str) -> Iterator[Finding]:
     """Paths that are live twice, with whatever deletion vectors."""
-    counts = pc.value_counts(_keys(_without(state.files, "deletionVector")))
+    counts = pc.value_counts(keys_of(_without(state.files, "deletionVector")))
     repeated = counts.filter(pc.greater(counts.field("counts"), 1))
     if len(repeated):
         found = f"{repeated[0]['values'].as_py()} ({len(repeated):,} such paths)"
@@ -95,7 +95,7 @@ def checkpoint_differences(
 ) -> Iterator[Finding]:
     """The rules that a checkpoint breaks by what it says: of its own files, and of those of its commits."""
     yield from repeated_paths(subject, found, "checkpoint.path.twice")
-    both = pc.indices_nonzero(pc.is_in(_keys(found.files), _keys(found.removes)))
+    both = pc.indices_nonzero(pc.is_in(keys_of(found.files), keys_of(found.removes)))
     if len(both):
         path = found.files.column("path")[both[0].as_py()].as_py()
         yield subject.finding("checkpoint.path.removed", field="remove.path", found=path)
@@ -146,15 +146,11 @@ def _lost_tombstones(
 ) -> Iterator[Finding]:
     after = written_at - deleted_file_retention_ms(found.metadata)
     expected = commits.removes.filter(pc.greater(pc.fill_null(commits.removes.column("deletionTimestamp"), 0), after))
-    lost = pc.indices_nonzero(pc.invert(pc.is_in(_keys(expected), _keys(found.removes))))
+    lost = pc.indices_nonzero(pc.invert(pc.is_in(keys_of(expected), keys_of(found.removes))))
     if len(lost):
         path = expected.column("path")[lost[0].as_py()].as_py()
         told = f"no remove of {path} ({len(lost):,} such files)"
         yield subject.finding("checkpoint.tombstones.lost", field="remove.path", found=told)
-
-
-def _keys(files: pa.Table) -> pa.Array:
-    return keys_of(files) if files.num_rows else pa.array([], pa.large_string())
 
 
 def _without(files: pa.Table, column: str) -> pa.Table:

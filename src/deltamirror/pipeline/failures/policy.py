@@ -11,18 +11,7 @@ from deltamirror.errors import DeltaMirrorError
 from deltamirror.txnlog.queue.status import TableStatus
 from deltamirror.work import Failure, Stage
 
-__all__ = [
-    "POLICIES",
-    "STORE_CODES",
-    "WITH_THE_STORE",
-    "EscalatedWhen",
-    "Policy",
-    "Severity",
-    "policy_of",
-    "speaks_of_store",
-    "unblock",
-    "way_out",
-]
+__all__ = ["STORE_CODES", "WITH_THE_STORE", "EscalatedWhen", "policy_of", "speaks_of_store", "unblock", "way_out"]
 
 
 class Severity(StrEnum):

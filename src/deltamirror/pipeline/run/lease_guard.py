@@ -22,13 +22,7 @@ class LeaseGuard:
     and whose clock did too, would go by an old one for long. Without a database it goes by the clock of this machine.
     """
 
-    def __init__(
-        self,
-        table: str,
-        lease: Lease,
-        database: Database | None,
-        given_up: threading.Event,
-    ) -> None:
+    def __init__(self, table: str, lease: Lease, database: Database | None, given_up: threading.Event) -> None:
         self._table, self._lease, self._database, self._given_up = table, lease, database, given_up
         self._sure_until = float("-inf")
 

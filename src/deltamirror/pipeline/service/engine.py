@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import timedelta
-from types import TracebackType
 from typing import Protocol, Self, TypeVar
 
 from deltamirror.arguments import (
@@ -127,9 +126,7 @@ class PublishingEngine:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:

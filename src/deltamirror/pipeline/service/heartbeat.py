@@ -5,7 +5,6 @@ import math
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from types import TracebackType
 from typing import Self
 
 from deltamirror.errors import DeltaMirrorError
@@ -44,9 +43,7 @@ class Heartbeat:
         self._thread.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._stop.set()
         self._wake.set()
         self._thread.join()

@@ -28,22 +28,56 @@ from deltamirror.pipeline.run.execution import failed, let_go
 from deltamirror.pipeline.run.runner import Runner
 from deltamirror.pipeline.service.heartbeat import Heartbeat
 from deltamirror.pipeline.service.pace import Pace
-from deltamirror.pipeline.service.predecessors import Predecessors
-from deltamirror.storage.location import store_prefix
+from deltamirror.storage.address import StoreAddress
+from deltamirror.storage.location import local_path, store_prefix
 from deltamirror.telemetry import metrics, spans
 from deltamirror.txnlog.content.superseded import explained
 from deltamirror.txnlog.database.access import Database
 from deltamirror.txnlog.queue.backlog import txn_ids
 from deltamirror.txnlog.queue.claims import Claim
 from deltamirror.txnlog.queue.outcomes import CommitRecord, Recorded, record_checkpoint, record_commits
-from deltamirror.work import CheckpointOutcome, CommitOutcome, CommitWork, Failure, Lane, Lease, Outcome, Stage, Unit
+from deltamirror.work import (
+    CheckpointOutcome,
+    CommitOutcome,
+    CommitUnit,
+    CommitWork,
+    Failure,
+    Lane,
+    Lease,
+    Outcome,
+    Stage,
+    Unit,
+)
 
-__all__ = ["CommitJob", "Job", "RunnerJob", "UnplannedJob", "Workshop"]
+__all__ = ["CommitJob", "Job", "Predecessors", "RunnerJob", "UnplannedJob", "Workshop"]
 
 _log = logging.getLogger(__name__)
 
 _OF_SERVICE: Final = (InvalidSettings, MissingExtra, Unavailable)
 """What a runner raises if it cannot run anything, whatever the units are."""
+
+
+class Predecessors:
+    """The last versions that were put without trouble. Safe to share between threads.
+
+    A disk is looked at each time: that costs nothing, and another one may be mounted in its place at any moment.
+    """
+
+    def __init__(self) -> None:
+        self._put: dict[tuple[int, StoreAddress], int] = {}
+
+    def continued(self, unit: CommitUnit) -> CommitUnit:
+        """The unit; without the version that it follows on, where this service put that one.
+
+        What comes of it has to be remembered for the next unit: until then nothing is known.
+        """
+        known = self._put.pop((unit.table_id, unit.address), None) == unit.commits[0].version - 1
+        return replace(unit, follows="") if known else unit
+
+    def remember(self, unit: CommitUnit, outcome: CommitOutcome) -> None:
+        """What came of a unit: unless it met trouble, its last version is there."""
+        if outcome.failure is None and outcome.published and local_path(unit.address.location) is None:
+            self._put[unit.table_id, unit.address] = outcome.published[-1].version
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,7 +4,6 @@ import logging
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from types import TracebackType
 from typing import Self
 
 from deltamirror.config import LiveSettings
@@ -40,10 +39,8 @@ class Turns:
         self._heartbeat.__enter__()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._heartbeat.__exit__(kind, error, trace)
+    def __exit__(self, *outcome: object) -> None:
+        self._heartbeat.__exit__(*outcome)
 
     @contextmanager
     def at(self, table_id: int, table: str, *, waits: bool) -> Iterator[Lease]:

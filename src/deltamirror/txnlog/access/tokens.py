@@ -24,7 +24,6 @@ from deltamirror.txnlog.database.schema import access_tokens
 
 __all__ = [
     "AccessToken",
-    "Issued",
     "Right",
     "all_tokens",
     "has_tokens",

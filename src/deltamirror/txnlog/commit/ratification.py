@@ -48,7 +48,6 @@ from deltamirror.txnlog.database.statements import INSERT_CHUNK, INSERT_STATUS, 
 from deltamirror.work import Status
 
 __all__ = [
-    "LINES_UNDER_LOCK",
     "Head",
     "LeftBehind",
     "Ratified",

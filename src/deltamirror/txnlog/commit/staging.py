@@ -35,7 +35,7 @@ from deltamirror.txnlog.content.projection import (
 )
 from deltamirror.txnlog.content.rows import file_row, file_rows, remove_row
 from deltamirror.txnlog.database.access import Database, Row, Session
-from deltamirror.txnlog.database.clock import CLOCK
+from deltamirror.txnlog.database.clock import time_of
 from deltamirror.txnlog.database.schema import chunks, file_ends, files, heads, removes, stages
 
 __all__ = [
@@ -46,7 +46,6 @@ __all__ = [
     "claim",
     "discard",
     "fresh_commit_id",
-    "fresh_stage_id",
     "meet_winners",
     "move_ids",
     "move_ids_unlocked",
@@ -175,7 +174,7 @@ class StagedBody:
         """Record the stage under an id that has no rows yet: those of another one would be deleted with ours."""
         while _is_taken(session, self.commit_id):
             self.commit_id = fresh_stage_id()
-        session.insert_many(stages, [(self.commit_id, self._table_id, _now(session))])
+        session.insert_many(stages, [(self.commit_id, self._table_id, time_of(session.connection))])
 
     def _store(self, blocks: Iterator[InputBlock]) -> None:
         with ThreadPoolExecutor(max_workers=1, thread_name_prefix="deltamirror-stage") as executor:
@@ -340,7 +339,7 @@ def sweep_stages(database: Database, *, older_than: float) -> int:
     """Delete the stages that were not touched for this many seconds; how many there were."""
     swept = 0
     with database.write(Step.SWEEP_STAGES) as session:
-        deadline = _now(session) - int(older_than * 1000)
+        deadline = time_of(session.connection) - int(older_than * 1000)
         # In one order for all processes: two that sweep at once wait for each other in turn.
         old = select(stages).where(stages.c.touched_at < deadline).order_by(stages.c.commit_id)
         orphans = session.execute(old).all()
@@ -354,7 +353,7 @@ def sweep_stages(database: Database, *, older_than: float) -> int:
 def _touch(session: Session, commit_id: int) -> None:
     """Keep a stage from being swept; rows of one that was swept would have no owner."""
     mine = update(stages).where(stages.c.commit_id == commit_id).returning(stages.c.commit_id)
-    if session.execute(mine.values(touched_at=_now(session))).first() is None:
+    if session.execute(mine.values(touched_at=time_of(session.connection))).first() is None:
         raise Unavailable(
             "the commit was being staged for so long that it was swept",
             hint="commit again; if this repeats, raise catalog.stage_ttl",
@@ -384,7 +383,3 @@ def _is_taken(session: Session, commit_id: int) -> bool:
 
 def _has_files(session: Session, table_id: int) -> bool:
     return session.execute(select(files.c.table_id).where(files.c.table_id == table_id).limit(1)).first() is not None
-
-
-def _now(session: Session) -> int:
-    return int(session.execute(select(CLOCK)).scalar_one())

@@ -31,7 +31,6 @@ __all__ = [
     "insert_ends",
     "insert_missing_ends",
     "insert_small_actions",
-    "live_files",
     "live_files_in",
     "newest_by_key",
     "require_live_once",

@@ -1,6 +1,6 @@
 """What the mirror has to do, as the log knows it: commits to publish, and the facts that a checkpoint starts from."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Any, Final
@@ -10,31 +10,36 @@ from sqlalchemy.engine import Row
 from sqlalchemy.sql import ColumnElement, Select
 
 from deltamirror.batches import batched
-from deltamirror.delta.actions import Metadata, Protocol
-from deltamirror.delta.chunks import Chunk
+from deltamirror.delta import lines
+from deltamirror.delta.actions import Action, DomainMetadata, Metadata, Protocol, Txn
+from deltamirror.delta.chunks import Chunk, compressed_chunk
 from deltamirror.steps import Step
 from deltamirror.txnlog.content.chunks import read_chunks
+from deltamirror.txnlog.content.projection import ended_by, newest_by_key
+from deltamirror.txnlog.content.rows import ADD_COLUMNS, REMOVE_COLUMNS, add_of, remove_of
 from deltamirror.txnlog.content.state import in_force
 from deltamirror.txnlog.database.access import Database, Session
 from deltamirror.txnlog.database.clock import CLOCK
 from deltamirror.txnlog.database.lists import one_of
 from deltamirror.txnlog.database.schema import (
+    app_transactions,
     checkpoints,
     checksums,
     chunks,
+    domains,
     file_ends,
+    files,
     mirror_status,
+    removes,
     tables,
     versions,
 )
 from deltamirror.txnlog.database.upsert import upsert
-from deltamirror.txnlog.queue.base_state import base_chunks
 from deltamirror.work import CommitWork, Status
 
 __all__ = [
     "ENDED_FILES",
     "WORK",
-    "BaseFacts",
     "CheckpointFacts",
     "bytes_between",
     "bytes_since",
@@ -54,6 +59,7 @@ __all__ = [
 ]
 
 _COMMITS_AT_ONCE = 1_000
+_ROWS_AT_ONCE = 10_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,7 +140,7 @@ def fetch_chunks(connection: Connection, work: CommitWork) -> Iterator[Chunk]:
     if not work.is_base:
         return read_chunks(connection, work.commit_id)
     table_id = select(versions.c.table_id).where(versions.c.commit_id == work.commit_id)
-    return base_chunks(connection, int(connection.execute(table_id).scalar_one()), work.version)
+    return _base_chunks(connection, int(connection.execute(table_id).scalar_one()), work.version)
 
 
 def checkpoint_facts(connection: Connection, table_id: int, version: int) -> CheckpointFacts:
@@ -298,3 +304,41 @@ def _base(connection: Connection, table_id: int, version: int) -> BaseFacts | No
         digest=bytes(row.digest),
         metadata=metadata,
     )
+
+
+def _base_chunks(connection: Connection, table_id: int, version: int) -> Iterator[Chunk]:
+    """The state of the version that a history begins with: protocol, metaData, txn, domainMetadata, remove, add.
+
+    A file that was removed and added again has a line of each, in this order: the last one counts.
+    """
+    yield _chunk([*in_force(connection, table_id, version), *_named(connection, table_id, version)])
+    is_before = (versions.c.table_id == table_id) & (versions.c.version <= version)
+    tombstones = (
+        select(*REMOVE_COLUMNS)
+        .join(versions, versions.c.commit_id == removes.c.commit_id)
+        .where(removes.c.table_id == table_id, is_before)
+        .order_by(versions.c.version)
+    )
+    adds = (
+        select(*ADD_COLUMNS)
+        .join(versions, versions.c.commit_id == files.c.commit_id)
+        .where(files.c.table_id == table_id, is_before, ~ended_by(version))
+    )
+    yield from _files(connection, tombstones, remove_of)
+    yield from _files(connection, adds, add_of)
+
+
+def _named(connection: Connection, table_id: int, version: int) -> Iterator[Action]:
+    for row in connection.execute(newest_by_key(app_transactions, "app_id", table_id, version)):
+        yield Txn(app_id=row.app_id, version=row.app_version, last_updated=row.last_updated)
+    for row in connection.execute(newest_by_key(domains, "domain", table_id, version)):
+        yield DomainMetadata(domain=row.domain, configuration=row.configuration, removed=row.removed)
+
+
+def _files(connection: Connection, query: Select[Any], action_of: Callable[[Row[Any]], Action]) -> Iterator[Chunk]:
+    for rows in connection.execute(query.execution_options(yield_per=_ROWS_AT_ONCE)).partitions():
+        yield _chunk([action_of(row) for row in rows])
+
+
+def _chunk(actions: list[Action]) -> Chunk:
+    return compressed_chunk(lines.encode_commit(actions))

@@ -33,10 +33,7 @@ from deltamirror.work import Lane, Status
 __all__ = [
     "Attempt",
     "CheckpointStatus",
-    "CleanupStatus",
     "LastError",
-    "LeaseStatus",
-    "StageStatus",
     "TableStatus",
     "all_status",
     "attempts",

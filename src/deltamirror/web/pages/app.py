@@ -245,12 +245,9 @@ class _Pages:
 
     def _read(self, page: Callable[[Request, Visitor], Response]) -> Callable[[Request], Awaitable[Response]]:
         async def endpoint(request: Request) -> Response:
-            return await self._in_thread(self._answered, request, page)
+            return await self._in_thread(lambda: page(request, self._doorkeeper.reader(request)))
 
         return endpoint
-
-    def _answered(self, request: Request, page: Callable[[Request, Visitor], Response]) -> Response:
-        return page(request, self._doorkeeper.reader(request))
 
     async def _in_thread(
         self, work: Callable[..., Response], *arguments: Any, threads: anyio.CapacityLimiter | None = None

@@ -15,8 +15,6 @@ from deltamirror.rows.scanning import TableFiles
 from deltamirror.rows.spark import TaskRows, collected
 from deltamirror.storage.open import Stores
 
-__all__ = ["SparkCompactor"]
-
 
 class SparkCompactor:
     """Writes on the Spark that the process works with, and on the one that the settings name where there is none.

@@ -12,8 +12,6 @@ from deltamirror.pipeline.run.slices import LogSlice, Part, batches_of, read_sli
 from deltamirror.pipeline.run.spark.jobs import SparkJobs
 from deltamirror.pipeline.run.spark.mapping import mapped
 
-__all__ = ["SparkHarvester"]
-
 _WINDOW_BYTES: Final = 16 * 1024 * 1024
 """What one job brings back: the JVM holds it several times over."""
 

@@ -17,8 +17,6 @@ from deltamirror.storage.calls import StoreCalls
 from deltamirror.storage.store import Store
 from deltamirror.work import ExpectedObject, ObjectDifference
 
-__all__ = ["SparkInspector", "differing", "in_executor_store"]
-
 _OBJECTS_A_ROW: Final = 100
 _MANY_ITEMS: Final = 4
 """Items of other examinations are large."""

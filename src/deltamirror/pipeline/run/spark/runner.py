@@ -22,8 +22,6 @@ from deltamirror.storage.calls import StoreCalls
 from deltamirror.txnlog.database.access import Database
 from deltamirror.work import CommitOutcome, CommitUnit, Outcome, Unit
 
-__all__ = ["SparkRunner"]
-
 _log = logging.getLogger(__name__)
 _BY_THE_CLOCK: Final = (
     "an executor without the database does not learn that its lease is renewed; raise checkpoint.lease if checkpoints "
