@@ -14,17 +14,6 @@ import pyarrow as pa
 from deltamirror.delta import lines
 from deltamirror.delta.actions import Add
 
-__all__ = [
-    "NUMBERED_SCHEMA",
-    "PARTITION_COLUMN",
-    "SCHEMA",
-    "adds",
-    "numbered_adds",
-    "read_adds",
-    "write_arrow",
-    "write_ndjson",
-]
-
 SCHEMA = "id long, customer string, price double, day date"
 PARTITION_COLUMN = "day"
 NUMBERED_SCHEMA = "id long"

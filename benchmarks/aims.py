@@ -7,8 +7,6 @@ from typing import Any
 
 from benchmarks.report import Result
 
-__all__ = ["Verdict", "verdicts"]
-
 _ONE_WRITER = {"sqlite": 30.0, "postgresql": 30.0, "duckdb": 1.5}
 _MANY_WRITERS = {"sqlite": 50.0, "postgresql": 50.0}
 _BULK = 1.5

@@ -21,8 +21,6 @@ from benchmarks.adds import adds
 from benchmarks.lab import TABLE, Place
 from deltamirror import Add, Catalog
 
-__all__ = ["PROJECTIONS", "commit_one", "newest_row", "open_bare"]
-
 PROJECTIONS = ("dl_commit_chunks", "dl_table_versions", "dl_files", "dl_mirror_status")
 _WAIT_SECONDS = 60
 

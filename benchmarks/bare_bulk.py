@@ -12,8 +12,6 @@ import pyarrow as pa
 
 from benchmarks.lab import Place
 
-__all__ = ["loader", "rows_of"]
-
 TABLES = ("dl_commit_chunks", "dl_files")
 _ROWS_AT_ONCE = 50_000
 

@@ -10,8 +10,6 @@ from benchmarks.adds import adds, write_arrow, write_ndjson
 from benchmarks.lab import ENGINES, Lab, Place
 from benchmarks.report import Result, Table
 
-__all__ = ["run"]
-
 _SOURCES = ("structs", "arrow", "ndjson")
 
 

@@ -19,16 +19,6 @@ from benchmarks.writers import DELTA_RS, delta_rs_action, delta_rs_schema, prepa
 from deltamirror import Add, Catalog
 from deltamirror.delta.lines import read_ndjson
 
-__all__ = [
-    "bare_load",
-    "commit",
-    "delta_rs_commit",
-    "delta_rs_open",
-    "list_files",
-    "read_lines",
-    "remove_one",
-]
-
 _SAMPLE = 10_000
 _REMOVES = 7
 

@@ -7,8 +7,6 @@ from typing import Final
 
 from benchmarks.aims import Verdict
 
-__all__ = ["bars", "lines"]
-
 _WIDTH: Final = 900
 _LABELS: Final = 440
 _ROW: Final = 20

@@ -17,8 +17,6 @@ from benchmarks.adds import adds
 from benchmarks.lab import Lab, open_lab
 from benchmarks.writers import DELTA_RS, Subject
 
-__all__ = ["Ratio", "main"]
-
 _SECONDS: Final = 1.0
 _TURNS: Final = 3
 _VERSIONS: Final = 300

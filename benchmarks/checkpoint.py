@@ -12,8 +12,6 @@ from benchmarks.lab import Lab, Place
 from benchmarks.report import Result, Table
 from deltamirror import Add
 
-__all__ = ["DELTA_RS", "measured", "run"]
-
 _LATER = 100
 _FEWER = 100_000
 _FEWEST = 10_000

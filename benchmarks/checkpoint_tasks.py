@@ -17,16 +17,6 @@ from benchmarks.stock_spark import stock_session
 from deltamirror import MirrorEngine
 from deltamirror.delta.names import LOG_DIRECTORY
 
-__all__ = [
-    "copy_log",
-    "delta_rs",
-    "delta_spark",
-    "deltamirror",
-    "open_by_delta_rs",
-    "open_by_delta_spark",
-    "open_by_duckdb",
-]
-
 
 def copy_log(*, place: dict[str, str], name: str) -> str:
     """A copy of the published commits without checkpoints; its folder."""

@@ -10,8 +10,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Self
 
-__all__ = ["ChildFailed", "OwnMemory", "call", "memory_now", "memory_peak"]
-
 _ROOT = Path(__file__).parent.parent
 
 

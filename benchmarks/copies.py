@@ -11,8 +11,6 @@ import psycopg
 from benchmarks.bare import PROJECTIONS, commit_one, newest_row
 from benchmarks.lab import TABLE, Place
 
-__all__ = ["add_tables", "add_versions"]
-
 _OF_A_TABLE: Final = ("dl_tables", "dl_heads", "dl_table_versions", "dl_metadata", "dl_protocols", "dl_mirror_status")
 _NEXT_VERSIONS: Final = {
     "version": "version + n",

@@ -14,8 +14,6 @@ from benchmarks.lab import Lab, Place
 from benchmarks.report import Result, Table, rate
 from benchmarks.writers import DELTA_RS, SUBJECTS, Subject, Writer, newest_version, open_writer, prepare
 
-__all__ = ["WRITERS", "measure", "once", "run"]
-
 WRITERS = 8
 _WARM_UP = 3
 

@@ -19,8 +19,6 @@ from deltamirror import Add, Catalog
 from deltamirror.txnlog.queue.claims import claim
 from deltamirror.work import Lane
 
-__all__ = ["by_files", "by_tables", "by_versions", "claims_by_tables", "run", "run_claims", "run_history", "run_tables"]
-
 _WARM_UP: Final = 10
 _OURS: Final = [Subject("deltamirror", engine) for engine in ENGINES]
 _COMMITTED_TO: Final = 10

@@ -7,8 +7,6 @@ from benchmarks.report import Result, Table
 from benchmarks.service import SERVICE, CpuMeter, open_rig, transactions
 from deltamirror import Catalog
 
-__all__ = ["run"]
-
 _TABLES = 1_000
 _SETTLES = 20
 

@@ -7,8 +7,6 @@ from benchmarks import importing_tasks as tasks
 from benchmarks.lab import Lab
 from benchmarks.report import Result, Table
 
-__all__ = ["run"]
-
 _ENGINES = ("sqlite", "postgresql")
 
 

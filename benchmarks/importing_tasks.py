@@ -20,8 +20,6 @@ from deltamirror.delta.schema import from_ddl, schema_string
 from deltamirror.ops.imports.importing import ImportOrder
 from deltamirror.wiring import open_importer
 
-__all__ = ["bare_load", "delta_rs_open", "import_table", "write_checkpointed", "write_commits"]
-
 _BATCH = 50_000
 _INFO = CommitInfo(timestamp=1_714_521_600_000, operation="WRITE", operation_parameters={"mode": Raw(b'"Append"')})
 

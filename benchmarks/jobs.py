@@ -23,8 +23,6 @@ from tests.support.readers.s3_access import S3Access
 from tests.support.servers.ports import held_port
 from tests.support.spark.programs import answers
 
-__all__ = ["run"]
-
 _STARTS_WITHIN = 60
 _INLINE = MirrorSettings(inline=True, inline_timeout=60.0)
 

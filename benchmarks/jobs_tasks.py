@@ -7,8 +7,6 @@ from benchmarks.stock_spark import stock_session
 from deltamirror.spark.logstore import settings_of_jobs
 from tests.support.readers.delta_spark import DELTA_PACKAGE, S3_PACKAGES
 
-__all__ = ["SCHEMA", "appends"]
-
 SCHEMA = "id long, name string"
 _WARM = 5
 

@@ -14,8 +14,6 @@ from benchmarks.adds import PARTITION_COLUMN, SCHEMA
 from deltamirror import Catalog
 from tests.support.servers.postgres_server import PostgresServer, prepared_server
 
-__all__ = ["ENGINES", "TABLE", "Lab", "Place", "open_lab"]
-
 ENGINES = ("sqlite", "postgresql", "duckdb")
 TABLE = "bench"
 _MB = 1e6

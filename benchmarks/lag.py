@@ -16,8 +16,6 @@ from benchmarks.report import Result, Table, rate
 from benchmarks.service import SERVICE, CpuMeter, Rig, open_rig, server_pid
 from deltamirror import Catalog
 
-__all__ = ["Lags", "Load", "measure", "run"]
-
 _WRITERS: Final = 8
 _CATCHES_UP_WITHIN: Final = 300
 

@@ -10,8 +10,6 @@ from benchmarks.lab import Lab
 from benchmarks.report import Result, Table
 from deltamirror.work import Verification
 
-__all__ = ["run"]
-
 
 @dataclass(frozen=True, slots=True)
 class _Backlog:

@@ -9,8 +9,6 @@ import time
 from importlib.metadata import version
 from pathlib import Path
 
-__all__ = ["facts", "sync_milliseconds"]
-
 _PACKAGES = ("deltamirror", "deltalake", "psycopg", "duckdb", "sqlalchemy", "pyarrow", "msgspec")
 
 

@@ -17,8 +17,6 @@ from benchmarks.results import Results
 from benchmarks.service import SERVICE
 from deltamirror.config import MirrorSettings
 
-__all__ = ["Costs", "Line", "World", "check", "sizing"]
-
 _FULL: Final = 0.7
 """Up to which share of its capacity a part is loaded: beyond it, what waits grows faster than the load."""
 _POSTGRESQL: Final = "PostgreSQL"

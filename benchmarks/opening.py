@@ -5,8 +5,6 @@ from benchmarks import opening_tasks as tasks
 from benchmarks.lab import Lab
 from benchmarks.report import Result, Table
 
-__all__ = ["run"]
-
 _ENGINES = ("sqlite", "postgresql", "duckdb")
 _WARM = 20
 

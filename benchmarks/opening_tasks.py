@@ -14,8 +14,6 @@ from deltamirror import Catalog
 from deltamirror.ops.imports.importing import ImportOrder
 from deltamirror.wiring import open_importer
 
-__all__ = ["by_delta_rs", "by_delta_spark", "by_deltamirror", "import_tables", "write_checkpoint"]
-
 _DAY: Final = "2024-03-05"
 _CONDITION: Final = f"{PARTITION_COLUMN} = '{_DAY}'"
 

@@ -11,8 +11,6 @@ from benchmarks.model import Costs, World, check, sizing
 from benchmarks.report import Table
 from benchmarks.results import Measured, Results
 
-__all__ = ["CHARTS", "PAGE", "charts", "page", "write"]
-
 _DOCS: Final = Path(__file__).resolve().parents[1] / "docs"
 PAGE: Final = _DOCS / "benchmarks.md"
 CHARTS: Final = _DOCS / "charts"

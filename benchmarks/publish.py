@@ -7,8 +7,6 @@ from benchmarks import publish_tasks as tasks
 from benchmarks.lab import Lab
 from benchmarks.report import Result, Table, rate
 
-__all__ = ["mirrored", "run"]
-
 _ENGINES = ("sqlite", "postgresql")
 
 

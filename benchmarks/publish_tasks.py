@@ -16,8 +16,6 @@ from deltamirror.config import Settings, StorageSettings
 from deltamirror.delta.names import LOG_DIRECTORY, commit_name
 from deltamirror.storage.open import store_at
 
-__all__ = ["bare_creates", "delta_rs_commits", "fill", "mirror"]
-
 _WARM_UP = "warm.up"
 
 

@@ -5,8 +5,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["Result", "Table", "rate", "spread"]
-
 
 @dataclass(frozen=True, slots=True)
 class Table:

@@ -13,8 +13,6 @@ import msgspec
 from benchmarks.aims import Verdict
 from benchmarks.report import Table
 
-__all__ = ["PATH", "SPREAD", "Measured", "Results"]
-
 PATH: Final = Path(__file__).with_name("results.json")
 SPREAD: Final = 1.5
 """By which factor a ratio may differ, either way."""

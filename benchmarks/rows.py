@@ -7,8 +7,6 @@ from benchmarks import rows_tasks as tasks
 from benchmarks.lab import Lab
 from benchmarks.report import Result, Table, rate
 
-__all__ = ["run"]
-
 _ENGINE = "sqlite"
 _PEERS_APPENDS = 40
 

@@ -16,17 +16,6 @@ from benchmarks.stock_spark import stock_session
 from deltamirror import Catalog, Insert, Update
 from deltamirror.spark import register
 
-__all__ = [
-    "ROWS",
-    "arrow_by_delta_rs",
-    "arrow_by_deltamirror",
-    "frames",
-    "single_by_delta_rs",
-    "single_by_delta_spark",
-    "single_by_deltamirror",
-    "write_source",
-]
-
 ROWS = "id long, customer long, amount double, note string, at timestamp"
 _FEW = 1_000
 _WARM = 5

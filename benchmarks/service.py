@@ -19,8 +19,6 @@ from deltamirror.config import Settings
 from tests.support.readers.s3_access import S3Access
 from tests.support.servers.versity_server import VersityServer, started_versity
 
-__all__ = ["EXECUTORS", "JVM", "SERVICE", "CpuMeter", "Rig", "open_rig", "server_pid", "transactions"]
-
 SERVICE: Final = "service"
 JVM: Final = "Spark's JVM"
 EXECUTORS: Final = "executors"

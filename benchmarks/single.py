@@ -10,8 +10,6 @@ from benchmarks.lab import Lab, Place
 from benchmarks.report import Result, Table, rate, spread
 from benchmarks.writers import DELTA_RS, SUBJECTS, Subject, open_writer, prepare
 
-__all__ = ["measure", "once", "run"]
-
 _WARM_UP = 20
 
 

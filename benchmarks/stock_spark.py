@@ -6,8 +6,6 @@ from collections.abc import Mapping
 
 from pyspark.sql import SparkSession
 
-__all__ = ["stock_session"]
-
 _PACKAGE = "io.delta:delta-spark_4.2_2.13:4.4.0"
 
 

@@ -17,20 +17,6 @@ from benchmarks.lab import ENGINES, TABLE, Place
 from deltamirror import Add, Catalog
 from deltamirror.delta.lines import encode
 
-__all__ = [
-    "DELTA_RS",
-    "OVER_HTTP",
-    "SUBJECTS",
-    "HttpAccess",
-    "Subject",
-    "Writer",
-    "delta_rs_action",
-    "delta_rs_schema",
-    "newest_version",
-    "open_writer",
-    "prepare",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class Subject:

@@ -18,29 +18,6 @@ from msgspec.structs import replace
 from deltamirror.config import LiveSettings, Settings, load
 from deltamirror.errors import InvalidInput, InvalidSettings
 
-__all__ = [
-    "PARTITION_VALUES",
-    "flag",
-    "listed",
-    "mapping",
-    "milliseconds",
-    "number",
-    "optional_number",
-    "optional_text",
-    "partition_filter",
-    "path_text",
-    "require",
-    "require_function",
-    "runner_name",
-    "seconds_of",
-    "settings_from",
-    "shown",
-    "table_name",
-    "text",
-    "text_map",
-    "texts",
-]
-
 _LONGEST_SHOWN = 80
 _LONGEST_SECONDS = 10**10
 PARTITION_VALUES = (str, int, float, Decimal, date, bytes)

@@ -4,8 +4,6 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from typing import TypeVar
 
-__all__ = ["batched", "packed"]
-
 T = TypeVar("T")
 
 

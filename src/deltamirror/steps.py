@@ -10,8 +10,6 @@ from contextlib import contextmanager
 from enum import StrEnum
 from typing import Final, Self, TypeAlias
 
-__all__ = ["Moment", "Observer", "Step", "observed"]
-
 
 class Moment(StrEnum):
     """On which side of a step a process is."""

@@ -18,8 +18,6 @@ from deltamirror.storage.open import store_at
 from deltamirror.storage.store import Store
 from deltamirror.txnlog.database.access import Database
 
-__all__ = ["open_catalog", "open_engine", "open_importer", "open_location", "open_logs"]
-
 
 def open_catalog(settings: Settings | LiveSettings) -> Catalog:
     """The catalog that ``settings`` name. It is a context manager; nothing is connected before the first use."""

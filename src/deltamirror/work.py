@@ -14,31 +14,6 @@ from deltamirror.delta.chunks import Chunk
 from deltamirror.errors import DeltaMirrorError
 from deltamirror.storage.address import StoreAddress
 
-__all__ = [
-    "CheckpointBase",
-    "CheckpointOutcome",
-    "CheckpointUnit",
-    "Chore",
-    "CommitOutcome",
-    "CommitUnit",
-    "CommitWork",
-    "ExpectedObject",
-    "Failure",
-    "Fetch",
-    "Guard",
-    "Lane",
-    "Lease",
-    "ObjectDifference",
-    "Outcome",
-    "Published",
-    "Stage",
-    "StageTimes",
-    "Status",
-    "Unit",
-    "Verification",
-    "carrying",
-]
-
 
 class Lane(StrEnum):
     """What a lease is for: a table's commits, checkpoints, log and data files are looked after independently."""

@@ -17,8 +17,6 @@ from tests.admission.steps import FILE_STEPS
 from tests.admission.wire import LINE_STEPS
 from tests.support.mirrors.local import local_settings
 
-__all__ = ["MOST_STEPS", "STEPS", "Lake", "Tried", "begin_rich", "counted", "finish", "open_lake", "run_seed"]
-
 STEPS: Final = {**FILE_STEPS, **CHANGE_STEPS, **LINE_STEPS}
 MOST_STEPS: Final = 6
 _NAMES: Final = ("id", "name", "Größe", "a-b", "value_1", "select", "x.y")

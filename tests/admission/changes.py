@@ -13,8 +13,6 @@ from tests.admission.kinds import SCALARS, Array, Column, Kind, Struct, draw_kin
 from tests.admission.life import Life
 from tests.admission.steps import Step
 
-__all__ = ["CHANGE_STEPS", "retype", "set_columns", "stage_metadata"]
-
 _TYPE_CHANGES: Final = "delta.typeChanges"
 _WIDER: Final[Mapping[str, tuple[str, ...]]] = {
     "byte": ("short", "integer", "long", "double", "decimal(18,0)"),

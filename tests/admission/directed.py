@@ -31,8 +31,6 @@ from tests.admission.steps import (
 )
 from tests.admission.wire import MUTATIONS, stage_mutated
 
-__all__ = ["EVERYDAY", "GROUPS", "Group", "run_group"]
-
 Part = Callable[[Life, Random], None]
 
 

@@ -20,8 +20,6 @@ from tests.admission.steps import (
     delete_rows,
 )
 
-__all__ = ["WITH_VECTORS", "Change", "append_file", "changes", "columns_of"]
-
 _MAPPING: Final = {"delta.columnMapping.mode": "name"}
 WITH_VECTORS: Final = {"delta.enableDeletionVectors": "true"}
 _WIDENING: Final = {"delta.enableTypeWidening": "true"}

@@ -11,25 +11,6 @@ from typing import Any, Final, TypeAlias
 
 import pyarrow as pa
 
-__all__ = [
-    "PARTITIONING",
-    "SCALARS",
-    "Array",
-    "Column",
-    "Kind",
-    "Map",
-    "Struct",
-    "Uids",
-    "arrow_field",
-    "draw_kind",
-    "draw_value",
-    "is_known",
-    "schema_json",
-    "stored",
-    "viewed",
-    "walked",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class Column:

@@ -19,8 +19,6 @@ from tests.admission.kinds import Column, Uids, arrow_field, draw_value, is_know
 from tests.admission.model import File, Model
 from tests.admission.spelling import spelled
 
-__all__ = ["Definition", "Event", "Life", "Written"]
-
 
 @dataclass(frozen=True, slots=True)
 class Definition:

@@ -7,8 +7,6 @@ from typing import Any
 from tests.admission.kinds import Column, viewed
 from tests.support.readers.rows import row_texts
 
-__all__ = ["File", "Model"]
-
 
 @dataclass(frozen=True, slots=True)
 class File:

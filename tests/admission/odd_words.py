@@ -6,21 +6,6 @@ from typing import Any, Final
 from deltamirror import DeletionVector
 from tests.admission.vectors import inline_vector
 
-__all__ = [
-    "ABSOLUTE",
-    "FEATURES",
-    "METADATA",
-    "NUMBERS",
-    "PATHS",
-    "PROPERTIES",
-    "REMOVES",
-    "STATS",
-    "TAGS",
-    "VECTORS",
-    "WIDER",
-    "WRONG_PATHS",
-]
-
 PATHS: Final = (
     ("plain.parquet", "plain.parquet"),
     ("a%20b.parquet", "a b.parquet"),

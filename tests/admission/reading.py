@@ -10,8 +10,6 @@ from tests.admission.cases import Tried
 from tests.support.readers.reader import Reader
 from tests.support.suite.worker import Worker
 
-__all__ = ["LIMITATIONS", "MODULES", "open_readers", "read_all"]
-
 MODULES: Final = {
     "delta-rs": "tests.support.readers.delta_rs",
     "duckdb": "tests.support.readers.duckdb",

@@ -8,8 +8,6 @@ from tests.admission.directed import Group, run_group
 from tests.admission.reading import read_all
 from tests.support.readers.reader import Reader
 
-__all__ = ["directed_problems", "told"]
-
 _names = count()
 
 

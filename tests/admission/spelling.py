@@ -6,8 +6,6 @@ from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any, Final
 
-__all__ = ["ODD", "spelled"]
-
 
 def spelled(value: Any) -> str | None:
     """A partition value as the reference writes it."""

@@ -16,8 +16,6 @@ from tests.admission.odd_words import ABSOLUTE, NUMBERS, PATHS, REMOVES, STATS, 
 from tests.admission.spelling import ODD
 from tests.admission.vectors import inline_vector, written_vector
 
-__all__ = ["FILE_STEPS", "Step", "add_at", "delete_rows", "remove_of"]
-
 
 @dataclass(frozen=True, slots=True)
 class Step:

@@ -7,8 +7,6 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-__all__ = ["bitmap", "bits_bitmap", "described", "inline_vector", "run_bitmap", "written_vector", "z85"]
-
 _Z85: Final = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
 _MAGIC: Final = 1681511377
 _COOKIE: Final = 12346

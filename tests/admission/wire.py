@@ -11,8 +11,6 @@ import msgspec
 from tests.admission.life import Life
 from tests.admission.steps import Step
 
-__all__ = ["LINE_STEPS", "MUTATIONS", "stage_mutated"]
-
 Lines = list[bytes]
 
 

@@ -22,8 +22,6 @@ from tests.support.lakes.lake import paths
 from tests.support.mirrors.local import append, mirror_of
 from tests.support.readers.duckdb import DuckDB
 
-__all__ = ["Case", "drawn", "run"]
-
 
 @dataclass(frozen=True, slots=True)
 class Case:

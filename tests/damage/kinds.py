@@ -13,8 +13,6 @@ from typing import Final, TypeAlias
 from deltamirror.delta.lastcheckpoint import LastCheckpoint, decode, encode
 from tests.damage.lake import Lake
 
-__all__ = ["KINDS", "damaged"]
-
 Damage: TypeAlias = Callable[[Lake, Random], str]
 """Does it, and says what it was."""
 

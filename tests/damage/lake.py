@@ -12,8 +12,6 @@ from deltamirror.ops.imports.importing import ImportOrder
 from deltamirror.wiring import open_importer
 from tests.support.mirrors.local import append, local_settings, make_table, mirror_of
 
-__all__ = ["INTERVAL", "KINDS", "Lake", "prepared"]
-
 INTERVAL = 3
 KINDS = ("classic", "v2", "behind", "imported")
 """Tables with checkpoints of either form; one with versions that are not published; one whose log has no beginning."""

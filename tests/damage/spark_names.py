@@ -5,8 +5,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-__all__ = ["broken_names"]
-
 _COMMIT: Final = re.compile(r"([0-9]+)\.json")
 _CHECKPOINT: Final = re.compile(r"([0-9]+)\.checkpoint((\.[0-9]+\.[0-9]+)?\.parquet|\.[^.]+\.(json|parquet))")
 _CHECKSUM: Final = re.compile(r"([0-9]+)\.crc")

@@ -20,8 +20,6 @@ from deltamirror.errors import DeltaMirrorError
 from tests.support.imports.foreign_logs import HISTORY, put_classic, state_after, store_in_memory
 from tests.support.logs.checkpoint_tables import rows
 
-__all__ = ["TARGETS", "FuzzTarget", "answer"]
-
 _SETTINGS = b"""
 [catalog]
 url = "sqlite:///lake.db"

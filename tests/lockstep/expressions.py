@@ -6,8 +6,6 @@ from random import Random
 
 from tests.lockstep.kinds import BOOLEAN, DECIMAL, DOUBLE, INT, LONG, STRING, Column, Kind, sql_name
 
-__all__ = ["Name", "condition", "names_of", "value"]
-
 _COMPARISONS = ("=", "<>", "<", "<=", ">", ">=")
 
 

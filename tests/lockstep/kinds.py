@@ -12,8 +12,6 @@ import pyarrow as pa
 
 from deltamirror.delta.schema.quoting import quoted
 
-__all__ = ["KINDS", "PARTITION_KINDS", "Column", "Kind", "draw_rows", "literal", "sql_name"]
-
 
 @dataclass(frozen=True, slots=True)
 class Kind:

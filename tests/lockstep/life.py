@@ -15,8 +15,6 @@ from tests.support.mirrors.local import mirror_of
 from tests.support.readers.reader import Reader
 from tests.support.readers.rows import row_texts
 
-__all__ = ["Readers", "live"]
-
 
 @dataclass(frozen=True, slots=True)
 class Readers:

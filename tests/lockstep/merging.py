@@ -11,8 +11,6 @@ from tests.lockstep.expressions import Name, condition, names_of, value
 from tests.lockstep.kinds import Column, draw_rows, sql_name
 from tests.lockstep.pair import Step, Subject
 
-__all__ = ["merge"]
-
 
 @dataclass
 class _Clauses:

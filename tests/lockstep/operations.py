@@ -10,8 +10,6 @@ from tests.lockstep.kinds import KINDS, Column, draw_rows, literal, sql_name
 from tests.lockstep.merging import merge
 from tests.lockstep.pair import Step, Subject
 
-__all__ = ["OPERATIONS", "draw_operation"]
-
 Operation = Callable[[Random, Subject], Step | None]
 """A step that the subject can take; None: it can take none of the kind."""
 

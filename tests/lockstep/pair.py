@@ -13,8 +13,6 @@ from tests.lockstep.kinds import Column, sql_name
 from tests.support.readers.reader import Reader, RequestFailed
 from tests.support.readers.rows import row_texts
 
-__all__ = ["Disagreement", "Moment", "Pair", "Step", "Subject"]
-
 
 class Disagreement(AssertionError):
     """One of both tables took a step that the other refused, or has other rows after it."""

@@ -14,8 +14,6 @@ from tests.support.mirrors.local import mirror_of
 from tests.support.readers.reader import Reader, RequestFailed
 from tests.support.readers.rows import fingerprint_of
 
-__all__ = ["WAYS", "Copies", "Published", "problem", "published"]
-
 WAYS: Final[Mapping[str, Selection]] = {
     "commits": json_alone,
     "checkpoint": checkpoint_alone(CHECKPOINT),

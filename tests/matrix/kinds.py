@@ -21,8 +21,6 @@ from tests.support.logs.folder import read_log
 from tests.support.readers.reader import Reader
 from tests.support.reference_logs.files import begin_table, committed_verbatim
 
-__all__ = ["CHECKPOINT", "KINDS", "Kind", "Row", "Written", "WrittenBySpark"]
-
 Row: TypeAlias = dict[str, Any]
 Mirror: TypeAlias = Callable[[], None]
 

@@ -4,8 +4,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-__all__ = ["LIMITS", "Limit"]
-
 
 @dataclass(frozen=True, slots=True)
 class Limit:

@@ -7,8 +7,6 @@ from tests.matrix.kinds import KINDS, WrittenBySpark
 from tests.matrix.limits import LIMITS
 from tests.support.readers.reader import READERS
 
-__all__ = ["PAGE", "page"]
-
 PAGE: Final = Path(__file__).parents[2] / "docs" / "reference" / "readers.md"
 _BEGINNING: Final = """# Which readers open which tables
 

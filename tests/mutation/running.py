@@ -20,8 +20,6 @@ from hypothesis import Phase, settings
 
 from tests.support.suite import examples  # noqa: F401 - its profile is the parent of the one below
 
-__all__ = ["SOURCES", "Suite", "Verdict", "prepare"]
-
 SOURCES = Path(__file__).parents[2] / "src"
 _IMPORTED_ONCE = (
     "duckdb",

@@ -8,8 +8,6 @@ import msgspec
 
 from tests.mutation.targets import TARGETS
 
-__all__ = ["PAGE", "Score", "page", "record", "recorded"]
-
 PAGE: Final = Path(__file__).parents[2] / "docs" / "reference" / "mutants.md"
 _SCORES: Final = Path(__file__).parent / "scores.json"
 _INTRODUCTION: Final = """\

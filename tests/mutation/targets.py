@@ -6,8 +6,6 @@ from pathlib import Path
 
 from tests.mutation.running import Suite
 
-__all__ = ["TARGETS", "Target"]
-
 
 @dataclass(frozen=True, slots=True)
 class Target:

@@ -7,8 +7,6 @@ checks in Delta's order. It knows nothing of texts, rows, locks or SQL, and shar
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-__all__ = ["ALREADY", "Changes", "Did", "Lake", "Plan", "Reads"]
-
 ALREADY = "already applied"
 UNKNOWN = "unknown"
 """The partition of a removed file whose line does not state it."""

@@ -9,8 +9,6 @@ from deltamirror.delta.lines import encode_commit
 from deltamirror.errors import Conflict
 from tests.property.conflict_model import ALREADY, UNKNOWN, Changes, Did, Lake, Plan, Value
 
-__all__ = ["STAGE_ABOVE", "run_interleaving"]
-
 STAGE_ABOVE = 5
 
 SPELLINGS: dict[str, list[list[str]]] = {

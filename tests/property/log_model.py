@@ -14,26 +14,6 @@ from deltamirror.errors import (
 )
 from deltamirror.txnlog.database.access import Database, Session
 
-__all__ = [
-    "NAMES",
-    "PARTITIONS",
-    "Fault",
-    "Files",
-    "Interrupted",
-    "ModelTable",
-    "Open",
-    "Tokened",
-    "Version",
-    "apps",
-    "disturbed",
-    "faults",
-    "names",
-    "partitions",
-    "path_of",
-    "some_spots",
-    "spots",
-]
-
 Files = dict[str, int]
 """Live files: path to size. Every add has a size of its own, so that adding a path again shows."""
 

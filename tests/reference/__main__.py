@@ -12,8 +12,6 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["WRITERS", "SparkWriter", "main"]
-
 HERE = Path(__file__).parent
 LOGS = HERE / "logs"
 ROOT = HERE.parents[1]

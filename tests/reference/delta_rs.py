@@ -8,8 +8,6 @@ from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Tr
 
 from tests.reference.history import Histories
 
-__all__ = ["DELTA_RS"]
-
 DELTA_RS: Histories[None] = Histories()
 add = DELTA_RS.add
 

@@ -10,8 +10,6 @@ import pyarrow.parquet as pq
 
 from tests.reference.history import Histories
 
-__all__ = ["HANDMADE"]
-
 HANDMADE: Histories[None] = Histories()
 add_history = HANDMADE.add
 

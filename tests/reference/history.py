@@ -7,8 +7,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Generic, TypeVar
 
-__all__ = ["Histories", "keep_log"]
-
 LOG = "_delta_log"
 
 S = TypeVar("S")

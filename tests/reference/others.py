@@ -7,8 +7,6 @@ from pyspark.sql import SparkSession
 
 from tests.reference.history import Histories
 
-__all__ = ["DUCKDB", "SAIL"]
-
 DUCKDB: Histories[duckdb.DuckDBPyConnection] = Histories()
 SAIL: Histories[SparkSession] = Histories()
 

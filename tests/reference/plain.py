@@ -16,8 +16,6 @@ from tests.reference.delta_rs import DELTA_RS
 from tests.reference.handmade import HANDMADE
 from tests.reference.others import DUCKDB, SAIL
 
-__all__ = ["main"]
-
 
 def main() -> None:
     """Write the logs of one of these writers, and its name into ``writer.json``."""

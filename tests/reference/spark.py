@@ -13,8 +13,6 @@ from tests.reference.spark_operations import OPERATIONS
 from tests.reference.spark_session import Spark
 from tests.reference.spark_values import VALUES
 
-__all__ = ["main"]
-
 
 def main() -> None:
     """Write the logs of all histories that this release can do, and its name into ``writer.json``."""

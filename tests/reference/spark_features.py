@@ -3,8 +3,6 @@
 from tests.reference.history import Histories
 from tests.reference.spark_session import Spark
 
-__all__ = ["FEATURES"]
-
 FEATURES: Histories[Spark] = Histories()
 add = FEATURES.add
 

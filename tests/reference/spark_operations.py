@@ -3,8 +3,6 @@
 from tests.reference.history import Histories
 from tests.reference.spark_session import Spark
 
-__all__ = ["OPERATIONS"]
-
 OPERATIONS: Histories[Spark] = Histories()
 add = OPERATIONS.add
 

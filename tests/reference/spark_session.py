@@ -6,8 +6,6 @@ from dataclasses import dataclass
 
 from pyspark.sql import SparkSession
 
-__all__ = ["Spark"]
-
 DELTA = "spark.databricks.delta."
 SETTINGS = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",

@@ -32,8 +32,6 @@ from tests.simulation.strands import Process
 from tests.simulation.world import World
 from tests.support.lakes.lake import add
 
-__all__ = ["Actor", "Operator", "Service", "Writer"]
-
 _PAUSE: Final = 8.0
 _CONFLICTS: Final = 4
 

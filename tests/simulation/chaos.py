@@ -13,8 +13,6 @@ from tests.simulation.plans import OF_ONE_TABLE, Event
 from tests.simulation.strands import Process
 from tests.simulation.world import Trouble, World
 
-__all__ = ["Chaos"]
-
 _FLAKY: Final = ("away", "lost", "lost", "late", "late", "phantom", "throttled", "transient", "denied", "full")
 
 _PARTS: Final = (

@@ -15,8 +15,6 @@ from deltamirror.txnlog.database.access import Row, Session
 from deltamirror.txnlog.database.engines.sqlite import SqliteDatabase
 from tests.simulation.threads import ScheduledLock
 
-__all__ = ["ScheduledDatabase", "Surroundings"]
-
 T = TypeVar("T")
 
 _URL: Final = "sqlite:///:memory:"

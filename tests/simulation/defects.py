@@ -32,8 +32,6 @@ from deltamirror.txnlog.writer import SqlTxnLogWriter
 from deltamirror.work import Published
 from tests.simulation.plans import Plan
 
-__all__ = ["DEFECTS", "Defect"]
-
 Patch = pytest.MonkeyPatch
 
 _EARLY: Final = 150

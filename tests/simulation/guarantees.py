@@ -13,8 +13,6 @@ from deltamirror.delta import names
 from tests.simulation.records import State, Version, checkpoint_state, load_version, pointed_version
 from tests.simulation.world import Witness, World
 
-__all__ = ["EVERYWHERE", "Observer", "SeenTable"]
-
 EVERYWHERE: Final = "all-"
 """Files of transactions over all tables have names that begin so."""
 

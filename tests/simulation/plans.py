@@ -6,8 +6,6 @@ from typing import Final
 
 import msgspec
 
-__all__ = ["OF_ONE_TABLE", "Event", "Operation", "Plan", "drawn"]
-
 _STEPS: Final = 350
 
 OF_ONE_TABLE: Final = ("throttled", "away", "full", "denied", "hangs", "transient")

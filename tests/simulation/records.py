@@ -13,8 +13,6 @@ import pyarrow.parquet as pq
 from deltamirror.delta.chunks import Chunk
 from deltamirror.delta.lastcheckpoint import decode
 
-__all__ = ["State", "Version", "checkpoint_state", "load_version", "pointed_version"]
-
 _OBJECTS: Final = 256
 """More than one schedule writes of a kind: the same bytes are judged many times."""
 

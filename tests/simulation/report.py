@@ -9,8 +9,6 @@ from tests.simulation.runs import Outcome, run
 from tests.simulation.shrinking import shrunk
 from tests.simulation.world import World
 
-__all__ = ["broken", "told", "told_of"]
-
 _LAST_STEPS = 60
 
 

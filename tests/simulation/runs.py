@@ -25,8 +25,6 @@ from tests.simulation.guarantees import Observer
 from tests.simulation.plans import Plan
 from tests.simulation.world import Trouble, World
 
-__all__ = ["Outcome", "run"]
-
 _TROUBLED: Final = 500
 """Steps in which things go wrong."""
 

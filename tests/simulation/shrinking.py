@@ -6,8 +6,6 @@ from msgspec.structs import replace
 
 from tests.simulation.plans import Plan
 
-__all__ = ["shrunk"]
-
 
 def shrunk(plan: Plan, breaks: Callable[[Plan], bool], *, tries: int = 300) -> Plan:
     """A smaller plan that breaks it, too: fewer events, writers, operations, services, tables."""

@@ -7,8 +7,6 @@ from typing import Protocol, TypeVar
 
 from deltamirror.storage.store import Changed, Created, Data, ETag, Exists, Meta, Object, Obstacle, Replaced, Store
 
-__all__ = ["Calls", "ScheduledStore"]
-
 T = TypeVar("T")
 
 

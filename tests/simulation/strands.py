@@ -15,8 +15,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-__all__ = ["Dropped", "Hands", "Process", "Schedule", "Strand"]
-
 _UNWINDING: Final = 2_000
 """A killed process that takes more turns than this to come to its end never does."""
 

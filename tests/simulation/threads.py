@@ -19,8 +19,6 @@ import pytest
 
 from tests.simulation.strands import Schedule, Strand
 
-__all__ = ["ScheduledLock", "replace_everywhere", "scheduled"]
-
 T = TypeVar("T")
 
 

@@ -34,8 +34,6 @@ from tests.simulation.stores import ScheduledStore
 from tests.simulation.strands import Hands, Process, Schedule
 from tests.simulation.threads import ScheduledLock, replace_everywhere, scheduled
 
-__all__ = ["Trouble", "Witness", "World"]
-
 T = TypeVar("T")
 
 _EPOCH: Final = 1_700_000_000.0

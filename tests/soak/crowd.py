@@ -16,8 +16,6 @@ from deltamirror.config import StorageSettings
 from deltamirror.storage.open import store_at
 from tests.support.interfaces.commands import COMMAND, environment
 
-__all__ = ["QUICK", "Crowd", "Member", "check_log"]
-
 _ROOT = Path(__file__).parents[2]
 QUICK = {
     "DELTAMIRROR_MIRROR__RUNNER": "local",

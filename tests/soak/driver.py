@@ -26,8 +26,6 @@ from deltamirror.errors import Conflict, DeltaMirrorError
 from deltamirror.spark.logstore import settings_of_jobs
 from tests.support.readers.delta_spark import SETTINGS
 
-__all__ = ["SHARED", "Act", "Plan", "acts_in"]
-
 SHARED = "shared"
 """The partition in which updates may conflict."""
 _USER_METADATA = "spark.databricks.delta.commitInfo.userMetadata"

@@ -24,8 +24,6 @@ from tests.support.interfaces.commands import typed
 from tests.support.lakes.lake import add, execute
 from tests.support.monitoring.receivers import HttpReceiver
 
-__all__ = ["LASTING", "Incidents", "Notified", "all_notified"]
-
 T = TypeVar("T")
 LASTING = "drift-found"
 """The alert that fires for an hour after its cause is over."""

@@ -16,8 +16,6 @@ from deltamirror import Catalog
 from deltamirror.errors import Transient, Unavailable
 from tests.soak.crowd import Member
 
-__all__ = ["Facts", "Watch", "counted", "scraped", "watching"]
-
 Facts: TypeAlias = Mapping[tuple[str, str], float]
 """Numbers by the name of a metric, and by the value of its label; one without labels has an empty one."""
 

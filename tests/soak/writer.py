@@ -18,8 +18,6 @@ from deltamirror.config import load
 from deltamirror.errors import Conflict, DeltaMirrorError, InvalidInput, Transient, Unavailable
 from tests.support.lakes.lake import add
 
-__all__ = ["Journal", "journals", "main"]
-
 
 class Journal:
     """What a writer sent, and what it was told."""

@@ -8,8 +8,6 @@ from tests.lockstep.kinds import INT, LONG, Column, draw_rows, sql_name
 from tests.lockstep.operations import draw_operation
 from tests.lockstep.pair import Subject
 
-__all__ = ["ROWS", "TABLE", "Statements", "create_statement", "draw_statements"]
-
 TABLE, FEED, COPY = "delta.`$folder/t`", "delta.`$folder/feed`", "delta.`$folder/copy`"
 """The tables of one side, whose folder each side puts in."""
 ROWS = f"SELECT * FROM {TABLE}"

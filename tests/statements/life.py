@@ -28,8 +28,6 @@ from tests.support.readers.reader import Reader
 from tests.support.readers.rows import row_texts
 from tests.support.spark.stock_jobs import TwinJob, TwinOutcome, job_settings
 
-__all__ = ["Lake", "live"]
-
 _IDS = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|(?<=\"path\":\")[^\"]*|(?<=\"pathOrInlineDv\":\")[^\"]*")
 _NUMBERS = re.compile(r"[0-9]+")
 

@@ -31,8 +31,6 @@ from deltamirror.delta.schema.columns import column_path
 from deltamirror.errors import AlreadyExists, InvalidInput, NotFound, Refused
 from deltamirror.txnlog.tables.reading import Snapshot
 
-__all__ = ["Plan", "Wishes", "altered_by", "clustering_columns", "plan_alteration", "plan_unfencing"]
-
 SEVERAL = "ALTER TABLE"
 _DEFAULTS: Final = "allowColumnDefaults"
 

@@ -60,8 +60,6 @@ from deltamirror.txnlog.tables.registry import (
 )
 from deltamirror.txnlog.writer import SqlTxnLogWriter
 
-__all__ = ["Catalog", "Cut"]
-
 
 class Catalog:
     """The tables of one database. Safe to share between threads; every process opens its own.

@@ -59,19 +59,6 @@ from deltamirror.rows.writing import WrittenRows
 from deltamirror.txnlog.commit.request import Operation
 from deltamirror.txnlog.tables.reading import Snapshot, live_adds
 
-__all__ = [
-    "Assignments",
-    "Deletion",
-    "Edit",
-    "EditPlan",
-    "Edited",
-    "Editor",
-    "Updating",
-    "assigned_values",
-    "assignments_of",
-    "condition_text",
-]
-
 Assignments = Mapping[str, object]
 """Columns with the values that they get: expressions of SQL as texts, or values of Python that are no texts."""
 

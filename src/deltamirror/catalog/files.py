@@ -12,8 +12,6 @@ from deltamirror.catalog.inputs import converted, partition_texts, with_partitio
 from deltamirror.delta.actions import Add, DeletionVector
 from deltamirror.errors import InvalidAction, InvalidInput
 
-__all__ = ["Files", "adds", "is_listing"]
-
 Files: TypeAlias = (
     Iterable[Add | Mapping[str, Any]] | Add | Mapping[str, Any] | pa.Table | pa.RecordBatch | pa.RecordBatchReader
 )

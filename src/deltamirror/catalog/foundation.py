@@ -15,8 +15,6 @@ from deltamirror.errors import InvalidInput
 from deltamirror.rows.schema_merging import data_schema, merged_schema
 from deltamirror.txnlog.tables.reading import Snapshot
 
-__all__ = ["changed_foundation", "founded_on", "unclustered"]
-
 
 def founded_on(
     metadata: Metadata,

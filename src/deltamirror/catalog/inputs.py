@@ -19,22 +19,6 @@ from deltamirror.delta.schema.arrow import from_arrow
 from deltamirror.delta.validation.rules import violation
 from deltamirror.errors import InvalidInput, InvalidSchema
 
-__all__ = [
-    "Schema",
-    "actions_of",
-    "converted",
-    "lines_of",
-    "moment",
-    "operation_parameters",
-    "partition_columns",
-    "partition_reads",
-    "partition_texts",
-    "paths_to_remove",
-    "schema_of",
-    "table_properties",
-    "with_partition_texts",
-]
-
 Schema: TypeAlias = str | StructType | Mapping[str, Any] | pa.Schema | Any
 """Column definitions, the JSON of Delta and Spark (as text or decoded), or a schema of Spark, Arrow or delta-rs."""
 

@@ -23,16 +23,6 @@ from deltamirror.rows.predicates import Comparison, Condition, IsNull, Joined, N
 from deltamirror.rows.sources import LargeRows, RowSource
 from deltamirror.rows.writing import with_rows
 
-__all__ = [
-    "Delete",
-    "Insert",
-    "Merge",
-    "OneOrMore",
-    "Update",
-    "clauses_of",
-    "join_text",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class Update:

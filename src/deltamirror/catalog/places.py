@@ -10,8 +10,6 @@ from deltamirror.storage.places import overlap_on_disk
 from deltamirror.txnlog.database.access import Database
 from deltamirror.txnlog.tables.registry import PlacesMoved, TableInfo, places_on_disk
 
-__all__ = ["require_own_folder", "table_in_folder", "with_own_folder"]
-
 T = TypeVar("T")
 
 _TRIES: Final = 20

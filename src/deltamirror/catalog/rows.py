@@ -21,19 +21,6 @@ from deltamirror.storage.open import Stores
 from deltamirror.storage.store import Store
 from deltamirror.txnlog.tables.reading import Snapshot
 
-__all__ = [
-    "Box",
-    "Replacement",
-    "RowWrite",
-    "RowWriter",
-    "partitioning_of",
-    "removed_file",
-    "replaced_files",
-    "replacement_of",
-    "row_order",
-    "write_description",
-]
-
 Box = Mapping[str, Sequence[PartitionValue]]
 """Partition columns with the values that they may have."""
 

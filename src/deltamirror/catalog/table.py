@@ -40,8 +40,6 @@ from deltamirror.txnlog.tables.registry import TableInfo, table_info
 if TYPE_CHECKING:
     from deltamirror.catalog.catalog import Catalog
 
-__all__ = ["Table"]
-
 
 class Table:
     """A table by its name. Cheap: it holds no state of its own."""

@@ -19,8 +19,6 @@ from deltamirror.txnlog.commit.request import Committed, Operation, no_version
 from deltamirror.txnlog.content.state import TableState
 from deltamirror.txnlog.tables.reading import Snapshot, live_adds
 
-__all__ = ["Partitions", "TableWork", "idle_answer", "oldest", "partition_read"]
-
 Partitions: TypeAlias = Mapping[str, PartitionValue | Sequence[PartitionValue]]
 """Partition columns with the value, or the values, that were read."""
 

@@ -51,8 +51,6 @@ from deltamirror.txnlog.content.state import TableState
 from deltamirror.txnlog.tables.reading import Snapshot, snapshot
 from deltamirror.txnlog.writer import SqlTxnLogWriter
 
-__all__ = ["Transaction"]
-
 
 class Transaction:
     """Collects changes to tables; commits them at the end of its ``with`` block, or by ``commit()``.

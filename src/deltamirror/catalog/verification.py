@@ -13,8 +13,6 @@ from deltamirror.storage.address import StoreAddress
 from deltamirror.storage.location import file_place
 from deltamirror.storage.open import Stores
 
-__all__ = ["FileVerifier"]
-
 _AT_ONCE = 16
 _BATCH = 1_024
 

@@ -14,8 +14,6 @@ from deltamirror.txnlog.database.access import Database
 from deltamirror.txnlog.database.migrations import require_current
 from deltamirror.txnlog.database.opening import open_database
 
-__all__ = ["CatalogDatabase", "database_of", "unchecked_database_of"]
-
 
 @dataclass(frozen=True, slots=True)
 class CatalogDatabase:

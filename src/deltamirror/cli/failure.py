@@ -15,8 +15,6 @@ import msgspec
 from deltamirror.config import redact_text
 from deltamirror.errors import DeltaMirrorError
 
-__all__ = ["EXIT_CLOSED_PIPE", "EXIT_INTERRUPTED", "EXIT_USAGE", "failure_of", "one_line", "report"]
-
 EXIT_OTHER: Final = 1
 EXIT_USAGE: Final = 64
 EXIT_INTERRUPTED: Final = 130

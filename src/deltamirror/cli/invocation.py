@@ -14,8 +14,6 @@ from deltamirror.config import LiveSettings, Loaded, examine, load
 from deltamirror.errors import InvalidSettings
 from deltamirror.telemetry.traces import traced
 
-__all__ = ["Invocation", "common_options", "with_invocation"]
-
 P = ParamSpec("P")
 
 

@@ -10,8 +10,6 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
-__all__ = ["LazyCommand", "LazyGroup"]
-
 
 @dataclass(frozen=True, slots=True)
 class LazyCommand:

@@ -14,8 +14,6 @@ from deltamirror.web.address import ListenAddress
 if TYPE_CHECKING:
     from deltamirror.web.listener import Listener
 
-__all__ = ["Monitoring", "listening", "with_listen"]
-
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 

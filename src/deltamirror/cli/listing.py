@@ -12,8 +12,6 @@ from deltamirror.cli.parameters import whole_number
 from deltamirror.txnlog.tables import history as versions
 from deltamirror.txnlog.tables.registry import TableInfo, list_tables
 
-__all__ = ["history", "list_", "table_document"]
-
 
 @click.command("list", epilog="Example: deltamirror table list --json")
 @with_invocation

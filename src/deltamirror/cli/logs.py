@@ -10,8 +10,6 @@ import msgspec
 from deltamirror.config import LogSettings, redact_text
 from deltamirror.telemetry.traces import current_trace
 
-__all__ = ["configure_logs"]
-
 ROOT: Final = "deltamirror"
 _STANDARD: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 

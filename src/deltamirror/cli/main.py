@@ -11,9 +11,6 @@ from deltamirror.cli.failure import EXIT_CLOSED_PIPE, EXIT_USAGE, failure_of, re
 from deltamirror.cli.invocation import Invocation, with_invocation
 from deltamirror.cli.lazy import LazyCommand, LazyGroup
 
-__all__ = ["COMMANDS", "CommandLine", "cli", "main"]
-
-
 COMMANDS: Final[Mapping[str, LazyCommand]] = {
     "adopt": LazyCommand("adopt", "adopt_", "Take in versions that other writers put into the logs of tables."),
     "alert": LazyCommand("alert", "alert", "Look at alerts, test channels, and silence what is known."),

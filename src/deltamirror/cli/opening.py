@@ -14,8 +14,6 @@ from deltamirror.config import LiveSettings, Settings
 from deltamirror.ops.engine import MirrorEngine
 from deltamirror.wiring import open_catalog, open_engine
 
-__all__ = ["catalog_of", "checked_engine", "local_engine"]
-
 
 @contextmanager
 def catalog_of(invocation: Invocation) -> Iterator[Catalog]:

@@ -14,8 +14,6 @@ from deltamirror.txnlog.queue.breakers import Breaker, BreakerEvent, BreakerStat
 from deltamirror.txnlog.queue.pause import is_paused
 from deltamirror.txnlog.queue.status import TableStatus, statuses
 
-__all__ = ["Backlog", "ServiceStatus", "StatusOverview", "StoreStatus"]
-
 _EVENTS: Final = 20
 
 

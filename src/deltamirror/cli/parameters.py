@@ -7,19 +7,6 @@ from typing import Final
 
 import click
 
-__all__ = [
-    "by_column",
-    "names",
-    "not_empty",
-    "pairs",
-    "partition_values",
-    "point_in_time",
-    "seconds",
-    "span",
-    "span_or_none",
-    "whole_number",
-]
-
 _LARGEST: Final = 2**63 - 1
 _LONGEST: Final = 10**9
 _SPANS: Final = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}

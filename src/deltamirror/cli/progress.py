@@ -19,8 +19,6 @@ from deltamirror.deltalog.gaps import spelled
 from deltamirror.pipeline.service.service import lasting_failure
 from deltamirror.work import CommitOutcome, Failure, Lane, Outcome
 
-__all__ = ["LONG_BACKLOG", "Advance", "Done", "RunTally", "shown"]
-
 # A shorter backlog is gone before an operator looks.
 LONG_BACKLOG: Final = 200
 _LINES: Final = 10

@@ -28,8 +28,6 @@ from deltamirror.ops.reconcile.reconciling import Reconciled, Reconciler, Strate
 from deltamirror.web.address import ListenAddress
 from deltamirror.wiring import open_logs
 
-__all__ = ["reconcile", "spelled_versions"]
-
 _STRATEGIES: Final = [strategy.value for strategy in Strategy]
 _FIELDS: Final = [field.name for field in fields(TableReconciled)]
 _NAMED: Final = 20

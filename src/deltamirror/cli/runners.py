@@ -11,8 +11,6 @@ from deltamirror.cli.parameters import not_empty
 from deltamirror.config import LiveSettings, Loaded
 from deltamirror.pipeline.run.spark.environment import exported_environment
 
-__all__ = ["RUNNERS", "chosen_runner", "exported_runner", "require_spark_for_master", "with_runner"]
-
 RUNNERS: Final = click.Choice(["spark", "local"])
 
 _OPTIONS: Final = (

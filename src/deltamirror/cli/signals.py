@@ -13,8 +13,6 @@ from deltamirror.cli.failure import EXIT_INTERRUPTED
 from deltamirror.config import LiveSettings, ReloadState
 from deltamirror.telemetry import metrics
 
-__all__ = ["Asked", "reloading", "stopped_by_signals"]
-
 _IN_ORDER = b"stopping when the work in hand is finished; Ctrl-C ends at once\n"
 _AT_ONCE = b"ended at once; what was under way is taken up when its lease ends\n"
 _SHOW_CURSOR = b"\x1b[?25h"

@@ -22,8 +22,6 @@ from deltamirror.txnlog.queue.chore_records import ChoreRecord
 from deltamirror.txnlog.queue.status import LastError, TableStatus
 from deltamirror.txnlog.tables.registry import MirrorState
 
-__all__ = ["document", "failure_lines", "grid", "status"]
-
 _MAX_LAG: Final = 300.0
 _SLO_COLUMNS: Final = ("TABLE", "WINDOW", "VERSIONS", "WAITING", "P50", "P95", "P99", "BUDGET LEFT", "BURN RATE")
 

@@ -13,8 +13,6 @@ from deltamirror.cli.progress import Done, RunTally
 from deltamirror.ops.engine import MirrorEngine
 from deltamirror.pipeline.failures.our_errors import our_error
 
-__all__ = ["Summaries", "summarised"]
-
 _log = logging.getLogger(__name__)
 _LAST_LOOK: Final = 1.0
 """How many seconds the end of a service waits for a question that the database has not answered yet."""

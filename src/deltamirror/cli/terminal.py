@@ -8,8 +8,6 @@ from rich.text import Text
 
 from deltamirror.cli.output import GAP, Grid, cell, is_numeric
 
-__all__ = ["laid_out", "show"]
-
 
 def show(grid: Grid, rows: Sequence[Sequence[object]]) -> None:
     """Write some rows of a grid."""

@@ -18,8 +18,6 @@ from deltamirror.delta.actions import Add
 from deltamirror.errors import Conflict, Internal
 from deltamirror.ops.engine import MirrorEngine
 
-__all__ = ["CHAPTERS", "READERS", "Chapter", "Reader"]
-
 _Rows: TypeAlias = list[tuple[str, ...]]
 
 

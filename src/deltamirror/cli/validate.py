@@ -17,8 +17,6 @@ from deltamirror.ops.validate.validating import Validated, validate_file, valida
 from deltamirror.storage.store import Store
 from deltamirror.wiring import open_location
 
-__all__ = ["finding_lines", "validate"]
-
 _FOLDERS: Final = (SIDECARS, LOG_DIRECTORY)
 """The folders of a table that have files of its log, the deepest first."""
 

@@ -18,8 +18,6 @@ from deltamirror.delta import lines
 from deltamirror.delta.actions import CommitInfo
 from deltamirror.delta.schema import column_text, schema_string
 
-__all__ = ["files", "metrics_of", "show"]
-
 _BATCH: Final = 10_000
 _JSON_COLUMNS: Final = frozenset({"deletion_vector", "partition_values", "tags"})
 

@@ -9,20 +9,6 @@ import msgspec
 from deltamirror.config.keys import FINITE, NOT_NEGATIVE, POSITIVE, Reload, described
 from deltamirror.config.secrets import Secret
 
-__all__ = [
-    "LOG_CHANNEL",
-    "METRICS",
-    "SEVERITIES",
-    "AlertChannel",
-    "AlertCondition",
-    "AlertRule",
-    "AlertSettings",
-    "Scope",
-    "Severity",
-    "SloSettings",
-    "scope_of",
-]
-
 Scope: TypeAlias = Literal["table", "store", "channel", "catalog"]
 Severity: TypeAlias = Literal["info", "warning", "critical"]
 Operator: TypeAlias = Literal[">", ">=", "<", "<=", "==", "!="]

@@ -9,8 +9,6 @@ import msgspec
 from deltamirror.config.keys import block_type, expected, is_secret
 from deltamirror.config.secrets import MASK, Secret, redact_text
 
-__all__ = ["BlockProblem", "read_blocks", "shown_blocks"]
-
 Path: TypeAlias = tuple[str | int, ...]
 Hook: TypeAlias = Callable[[type, object], object]
 

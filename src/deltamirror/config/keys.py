@@ -11,26 +11,6 @@ import msgspec
 
 from deltamirror.config.secrets import Secret
 
-__all__ = [
-    "COUNTING",
-    "ENVIRONMENT_PREFIX",
-    "FACTOR",
-    "FINITE",
-    "MANY_BYTES",
-    "NOT_NEGATIVE",
-    "PERCENT",
-    "POSITIVE",
-    "SHARE",
-    "Key",
-    "Reload",
-    "block_keys",
-    "block_type",
-    "described",
-    "expected",
-    "is_secret",
-    "keys",
-]
-
 ENVIRONMENT_PREFIX = "DELTAMIRROR_"
 
 # What numbers may be. The upper ends are beyond every use, and within what databases and timers take.

@@ -21,8 +21,6 @@ from deltamirror.config.load import Loaded, chosen_file, load
 from deltamirror.config.settings import Settings
 from deltamirror.errors import InvalidSettings
 
-__all__ = ["LiveSettings", "ReloadState"]
-
 _log = logging.getLogger(__name__)
 Told = TypeVar("Told")
 _SETTLED: Final = 0.2

@@ -23,8 +23,6 @@ from deltamirror.config.sources import (
 )
 from deltamirror.errors import InvalidSettings
 
-__all__ = ["DEFAULT_FILE", "DEFAULT_ORIGIN", "Loaded", "chosen_file", "examine", "load", "origin_in_block"]
-
 DEFAULT_FILE: Final = "deltamirror.toml"
 DEFAULT_ORIGIN: Final = "default"
 SCHEMES: Final = ("sqlite", "duckdb", "postgresql")

@@ -6,8 +6,6 @@ import msgspec
 
 from deltamirror.config.keys import COUNTING, MANY_BYTES, POSITIVE, SHARE, Reload, described
 
-__all__ = ["MaintenanceSettings"]
-
 
 class MaintenanceSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Which tables a service maintains beside mirroring, how, and when: off, unless it is asked for."""

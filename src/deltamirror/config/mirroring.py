@@ -16,17 +16,6 @@ from deltamirror.config.keys import (
     described,
 )
 
-__all__ = [
-    "BreakerSettings",
-    "CheckpointSettings",
-    "CleanupSettings",
-    "HealthSettings",
-    "HistorySettings",
-    "MirrorSettings",
-    "ReconcileSettings",
-    "SparkSettings",
-]
-
 
 class MirrorSettings(msgspec.Struct, frozen=True, kw_only=True):
     """How commits are published to `_delta_log/`."""

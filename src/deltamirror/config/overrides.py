@@ -15,8 +15,6 @@ from deltamirror.config.keys import Key, keys
 from deltamirror.config.load import Loaded, origin_in_block
 from deltamirror.config.settings import Settings
 
-__all__ = ["Switch", "configured_values", "ignored_properties", "origins_for", "settings_for", "switched_by"]
-
 _PER_TABLE: Final = {key.path: key for key in keys(Settings) if key.per_table}
 _ENABLED: Final = _PER_TABLE["mirror.enabled"]
 

@@ -7,8 +7,6 @@ import msgspec
 
 from deltamirror.config.alerting import AlertRule, SloSettings
 
-__all__ = ["READY_MADE_NAMES", "merged_rules", "ready_made"]
-
 
 def ready_made(slo: SloSettings) -> tuple[AlertRule, ...]:
     """Rules for what an operator has to know of, whatever the tables are."""

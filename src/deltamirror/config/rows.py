@@ -6,8 +6,6 @@ import msgspec
 
 from deltamirror.config.keys import COUNTING, Reload, described
 
-__all__ = ["RowsSettings"]
-
 
 class RowsSettings(msgspec.Struct, frozen=True, kw_only=True):
     """How rows become data files, where Arrow data or DataFrames are appended."""

@@ -10,17 +10,6 @@ from collections.abc import Collection, Iterator
 from typing import Final, NamedTuple, NoReturn
 from urllib.parse import unquote, unquote_plus
 
-__all__ = [
-    "FILE_SCHEMES",
-    "MASK",
-    "Secret",
-    "redact_text",
-    "redact_url",
-    "scrub",
-    "secret_pieces",
-    "unclear_url",
-]
-
 MASK: Final = "***"
 
 _SHOWN_PARAMETERS: Final = frozenset(

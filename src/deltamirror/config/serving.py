@@ -6,8 +6,6 @@ import msgspec
 
 from deltamirror.config.keys import MANY_BYTES, POSITIVE, Reload, described
 
-__all__ = ["ServeSettings"]
-
 
 class ServeSettings(msgspec.Struct, frozen=True, kw_only=True):
     """How `deltamirror serve` listens, who may read, and how much a commit may send."""

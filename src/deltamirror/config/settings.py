@@ -21,16 +21,6 @@ from deltamirror.config.rows import RowsSettings
 from deltamirror.config.serving import ServeSettings
 from deltamirror.config.storage import StorageSettings
 
-__all__ = [
-    "CatalogSettings",
-    "ConfigSettings",
-    "LogSettings",
-    "MetricsSettings",
-    "Settings",
-    "TableBlock",
-    "WriterSettings",
-]
-
 DEFAULT_URL: Final = "sqlite:///deltamirror.db"
 
 

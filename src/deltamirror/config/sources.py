@@ -12,8 +12,6 @@ from typing import Final
 from deltamirror.config.keys import ENVIRONMENT_PREFIX, Key
 from deltamirror.errors import InvalidSettings
 
-__all__ = ["CONFIG_VARIABLE", "FLAGS", "Given", "GivenBlock", "from_environment", "from_file", "from_flags", "in_block"]
-
 CONFIG_VARIABLE: Final = f"{ENVIRONMENT_PREFIX}CONFIG"
 _OTHERS: Final = (CONFIG_VARIABLE, f"{ENVIRONMENT_PREFIX}TOKEN")
 """Variables that are no settings: where the file is, and the token of Delta Lake jobs, which the JVM reads."""

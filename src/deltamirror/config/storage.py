@@ -8,9 +8,6 @@ import msgspec
 from deltamirror.config.keys import NOT_NEGATIVE, POSITIVE, Reload, described
 from deltamirror.config.secrets import Secret
 
-__all__ = ["StorageSettings"]
-
-
 _CREDENTIALS: Final = ("access_key_id", "secret_access_key", "session_token", "azure_key")
 
 

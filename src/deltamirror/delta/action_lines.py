@@ -6,8 +6,6 @@ from dataclasses import replace
 
 from deltamirror.errors import InvalidAction, InvalidLine
 
-__all__ = ["ActionLines"]
-
 
 class ActionLines:
     """Lines, one action each, blank ones between them; ``name`` says where they come from."""

@@ -12,25 +12,6 @@ from typing import Annotated, NewType, TypeAlias
 
 import msgspec
 
-__all__ = [
-    "Action",
-    "Add",
-    "Cdc",
-    "CheckpointMetadata",
-    "CommitInfo",
-    "DeletionVector",
-    "DomainMetadata",
-    "FileKey",
-    "Format",
-    "Metadata",
-    "Protocol",
-    "Remove",
-    "Sidecar",
-    "Txn",
-    "Version",
-    "file_key",
-]
-
 Version = NewType("Version", int)
 
 Long: TypeAlias = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]

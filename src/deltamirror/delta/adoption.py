@@ -15,8 +15,6 @@ from deltamirror.delta.features import reader_features_of, writer_features_of
 from deltamirror.delta.properties import MAX_COLUMN_ID, ROW_TRACKING, checkpoint_policy, column_mapping_mode, is_enabled
 from deltamirror.delta.schema.keys import COLUMN_ID, NESTED_IDS, PHYSICAL_NAME
 
-__all__ = ["enables_row_tracking", "metadata_obstacle", "protocol_obstacle"]
-
 _HARMLESS_FEATURES = frozenset(
     {
         "appendOnly",

@@ -4,17 +4,6 @@ import re
 from itertools import chain
 from typing import Final
 
-__all__ = [
-    "DEEPEST_JSON",
-    "LARGEST_CHUNK",
-    "LARGEST_ROW_GROUP",
-    "LONGEST_LINE",
-    "MOST_BLANKS",
-    "blank_bytes",
-    "has_long_line",
-    "nests_too_deeply",
-]
-
 LONGEST_LINE: Final = 16 * 1024 * 1024
 """The bytes of a line, its end not counted. Delta Spark (Jackson) takes no text of more than 20,000,000 characters."""
 

@@ -21,8 +21,6 @@ from deltamirror.delta.lines import json_text
 from deltamirror.delta.properties import deletion_vectors, write_stats_as_json, write_stats_as_struct
 from deltamirror.delta.replay import State, replay
 
-__all__ = ["MOST_FILES", "Checksum", "checksum_from_totals", "decode", "encode", "first_checksum", "next_checksum"]
-
 MOST_FILES = 50
 """A checksum lists the files of a table that has at most so many."""
 

@@ -16,8 +16,6 @@ from typing import Any
 from deltamirror.delta.bounds import LARGEST_CHUNK
 from deltamirror.errors import CapacityExceeded, Internal
 
-__all__ = ["Chunk", "commit_digest", "compressed_chunk", "plain_chunk"]
-
 
 @dataclass(frozen=True, slots=True)
 class Chunk:

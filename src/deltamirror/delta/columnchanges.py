@@ -26,8 +26,6 @@ from deltamirror.delta.schema.keys import CHAR_VARCHAR, COMMENT, CURRENT_DEFAULT
 from deltamirror.delta.widening import TYPE_WIDENING, is_widening, may_widen, record_widenings
 from deltamirror.errors import InvalidSchema
 
-__all__ = ["ColumnChanges", "EvolvedSchema", "PlacedColumn", "evolve"]
-
 _STATS_COLUMNS: Final = "delta.dataSkippingStatsColumns"
 _VOID: Final = Primitive("void")
 

@@ -8,8 +8,6 @@ from deltamirror.delta.hashorder import field_metadata
 from deltamirror.delta.schema import ArrayType, DataType, Field, MapType, StructType
 from deltamirror.delta.schema.keys import COLUMN_ID, NESTED_IDS, PHYSICAL_NAME
 
-__all__ = ["assign_columns", "is_same_type", "keep_mapping", "reuse_mapping"]
-
 _Mapped: TypeAlias = Callable[[StructType, StructType], StructType]
 """Gives a schema the mapping that another one has."""
 

@@ -19,37 +19,6 @@ from deltamirror.delta.schema.columns import ColumnPath, path_text
 from deltamirror.delta.schema.keys import CHAR_VARCHAR
 from deltamirror.delta.widening import type_name
 
-__all__ = [
-    "RewriteMetrics",
-    "WriteMetrics",
-    "add_columns_parameters",
-    "add_constraint_parameters",
-    "change_column_parameters",
-    "change_columns_parameters",
-    "commit_info",
-    "create_table_parameters",
-    "delete_metrics",
-    "drop_columns_parameters",
-    "drop_constraint_parameters",
-    "merge_metrics",
-    "merge_parameters",
-    "metrics_for",
-    "optimize_metrics",
-    "optimize_parameters",
-    "predicate_parameters",
-    "record_count",
-    "rename_column_parameters",
-    "restore_metrics",
-    "restore_parameters",
-    "set_properties_parameters",
-    "unset_properties_parameters",
-    "update_metrics",
-    "upgrade_protocol_parameters",
-    "vacuum_end_parameters",
-    "vacuum_start_parameters",
-    "write_parameters",
-]
-
 WriteMode = Literal["Append", "Overwrite", "ErrorIfExists", "Ignore"]
 Parameters = dict[str, object]
 _STRING = Primitive("string")

@@ -27,8 +27,6 @@ from deltamirror.delta.properties import (
 from deltamirror.delta.schema import Field, StructType, parse_schema, schema_string, validate_schema
 from deltamirror.errors import InvalidInput, InvalidSchema
 
-__all__ = ["CLUSTERING_DOMAIN", "Alteration", "TableDefinition", "altered", "clustering_domain", "first_actions"]
-
 CLUSTERING_DOMAIN = "delta.clustering"
 
 _TIMESTAMPS = "delta.enableInCommitTimestamps"

@@ -13,8 +13,6 @@ from deltamirror.delta.schema import parse_schema
 from deltamirror.delta.schema.columns import ColumnPath, path_text
 from deltamirror.delta.schema.keys import GENERATION_EXPRESSION
 
-__all__ = ["dependents"]
-
 _NAME: Final = r"(?:`(?:[^`]|``)+`|[^\W\d]\w*)"
 _PIECES: Final = re.compile(rf"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|({_NAME}(?:\s*\.\s*{_NAME})*)(\s*\()?""")
 _PARTS: Final = re.compile(_NAME)

@@ -40,8 +40,6 @@ from deltamirror.delta.schema.keys import (
 from deltamirror.delta.validation.rules import violation
 from deltamirror.delta.widening import is_recorded, is_widening, type_name, widening_features
 
-__all__ = ["Breach", "FilesLeft", "ForbiddenWhile", "adds_demands", "check_change", "find_breaches"]
-
 _DEMANDS = (
     GENERATION_EXPRESSION,
     INVARIANTS,

@@ -17,8 +17,6 @@ from deltamirror.delta.actions import Action, Add, DomainMetadata, FileKey, Remo
 from deltamirror.delta.order import java_hash, ordered
 from deltamirror.delta.replay import reconciliation_key
 
-__all__ = ["MutableHashMap", "field_metadata", "file_hash", "live_domains", "live_files", "live_transactions"]
-
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 

@@ -11,8 +11,6 @@ import pyarrow.compute as pc
 
 from deltamirror.delta.actions import Add, Remove
 
-__all__ = ["DeletedRecordCounts", "Deletions", "FileSizeHistogram"]
-
 _KIB, _MIB, _GIB = 1 << 10, 1 << 20, 1 << 30
 _LARGEST_INT = (1 << 31) - 1
 

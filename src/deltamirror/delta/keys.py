@@ -5,8 +5,6 @@ from collections.abc import Sequence
 
 import msgspec
 
-__all__ = ["repeated_key"]
-
 _decode, _encode = msgspec.json.Decoder().decode, msgspec.json.Encoder().encode
 
 

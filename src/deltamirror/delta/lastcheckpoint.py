@@ -17,8 +17,6 @@ from msgspec.structs import asdict, replace
 from deltamirror.delta.actions import Sidecar
 from deltamirror.delta.lines import json_text
 
-__all__ = ["LastCheckpoint", "PointerReading", "Trust", "V2Checkpoint", "content_checksum", "decode", "encode"]
-
 _LONGEST_SCHEMA = 20_000
 _MOST_LISTED = 30
 _VERSIONS = range(2**63)

@@ -27,22 +27,6 @@ from deltamirror.delta.shapes import (
 )
 from deltamirror.errors import InvalidInput
 
-__all__ = [
-    "bounded",
-    "canonical_json",
-    "canonical_line",
-    "decode",
-    "decode_admitted",
-    "decode_commit",
-    "encode",
-    "encode_commit",
-    "json_bytes",
-    "json_text",
-    "read_ndjson",
-    "wire_name",
-    "with_end",
-]
-
 _NAMES: Mapping[type[Action], str] = {struct: name for name, struct in ACTION_TYPES.items()}
 _PREFIXES: Mapping[type[Action], bytes] = {struct: f'{{"{name}":'.encode() for name, struct in ACTION_TYPES.items()}
 _ESCAPE = re.compile(rb"\\(?:u00[01][0-9a-f]|.)")

@@ -14,30 +14,6 @@ from typing import Literal, TypeAlias
 
 from deltamirror.delta.actions import Version
 
-__all__ = [
-    "CHECKPOINTS",
-    "LAST_CHECKPOINT",
-    "LOG_DIRECTORY",
-    "SIDECARS",
-    "Checkpoint",
-    "CheckpointPart",
-    "ChecksumFile",
-    "Commit",
-    "Compaction",
-    "LogFile",
-    "Misspelt",
-    "UuidCheckpoint",
-    "checkpoint_name",
-    "checksum_name",
-    "commit_key",
-    "commit_name",
-    "is_log_name",
-    "listing_prefix",
-    "parse",
-    "sidecar_name",
-    "sidecar_version",
-]
-
 LOG_DIRECTORY = "_delta_log"
 SIDECARS = f"{LOG_DIRECTORY}/_sidecars"
 LAST_CHECKPOINT = "_last_checkpoint"

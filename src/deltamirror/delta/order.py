@@ -10,8 +10,6 @@ from itertools import groupby
 from operator import itemgetter
 from typing import TypeVar
 
-__all__ = ["champ_order", "java_hash", "ordered"]
-
 V = TypeVar("V")
 
 _LARGEST_INSERTION_ORDERED = 4

@@ -18,8 +18,6 @@ from typing import Final
 
 from deltamirror.delta.schema import DataType, Decimal, Primitive
 
-__all__ = ["PartitionValue", "has_negative_fraction", "java_double", "parse_partition", "partition_text"]
-
 PartitionValue = str | int | float | bool | Number | date | datetime | bytes | None
 
 _NAN: Final = float("nan")

@@ -11,36 +11,6 @@ from dataclasses import dataclass
 from deltamirror.delta.actions import Metadata
 from deltamirror.errors import InvalidInput
 
-__all__ = [
-    "COLUMN_MAPPING_MODE",
-    "CONSTRAINT_PREFIX",
-    "FEATURE_PREFIX",
-    "LOWER_CASE",
-    "MAX_COLUMN_ID",
-    "PROPERTIES",
-    "PROTOCOL_PROPERTIES",
-    "ROW_TRACKING",
-    "TARGET_FILE_SIZE",
-    "append_only",
-    "byte_count",
-    "canonical_properties",
-    "change_data_feed",
-    "checkpoint_interval",
-    "checkpoint_policy",
-    "column_mapping_mode",
-    "deleted_file_retention_ms",
-    "deletion_vectors",
-    "expired_log_cleanup",
-    "find_invalid",
-    "in_commit_timestamps",
-    "is_enabled",
-    "log_retention_ms",
-    "max_column_id",
-    "transaction_retention_ms",
-    "write_stats_as_json",
-    "write_stats_as_struct",
-]
-
 COLUMN_MAPPING_MODE = "delta.columnMapping.mode"
 CONSTRAINT_PREFIX = "delta.constraints."
 FEATURE_PREFIX = "delta.feature."

@@ -16,8 +16,6 @@ from deltamirror.delta.partitions import parse_partition
 from deltamirror.delta.paths import path_identity
 from deltamirror.delta.schema import DataType, Primitive, parse_schema
 
-__all__ = ["PartitionRead", "PartitionValues", "ReadSet", "partition_types", "value_key"]
-
 PartitionValues: TypeAlias = Mapping[str, str | None]
 """Partition values of a file, as the log spells them, under physical column names."""
 

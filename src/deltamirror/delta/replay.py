@@ -22,8 +22,6 @@ from deltamirror.delta.actions import (
 from deltamirror.delta.paths import path_identity
 from deltamirror.errors import InvalidAction
 
-__all__ = ["State", "checkpoint_actions", "reconciliation_key", "replay"]
-
 
 class State:
     """The reconciled actions of a table at a version. It starts empty and changes by ``apply`` alone."""

@@ -14,17 +14,6 @@ from msgspec.structs import replace
 from deltamirror.delta.actions import Action, Add, DomainMetadata, Long
 from deltamirror.errors import InvalidAction
 
-__all__ = [
-    "MOST_RECORDS",
-    "MOST_ROW_ID",
-    "ROW_TRACKING_DOMAIN",
-    "NumRecords",
-    "RowIds",
-    "assign",
-    "high_water_mark",
-    "row_tracking_domain",
-]
-
 ROW_TRACKING_DOMAIN = "delta.rowTracking"
 
 MOST_ROW_ID = 2**63 - 1

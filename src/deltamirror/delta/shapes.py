@@ -27,18 +27,6 @@ from deltamirror.delta.actions import (
 from deltamirror.delta.keys import repeated_key
 from deltamirror.errors import DeltaMirrorError, InvalidAction, InvalidLine, Unsupported
 
-__all__ = [
-    "ACTION_TYPES",
-    "TIMES",
-    "Place",
-    "ShapeRule",
-    "explain",
-    "hides_something",
-    "repeats_key",
-    "unencodable",
-    "untyped",
-]
-
 ACTION_TYPES: Mapping[str, type[Action]] = {
     "add": Add,
     "remove": Remove,

@@ -10,15 +10,6 @@ from deltamirror.delta.actions import Metadata
 from deltamirror.delta.order import ordered
 from deltamirror.delta.properties import in_commit_timestamps
 
-__all__ = [
-    "ENABLEMENT_TIMESTAMP",
-    "ENABLEMENT_VERSION",
-    "LAST_TIMESTAMP",
-    "MOST_AHEAD",
-    "next_timestamp",
-    "with_enablement",
-]
-
 ENABLEMENT_VERSION = "delta.inCommitTimestampEnablementVersion"
 ENABLEMENT_TIMESTAMP = "delta.inCommitTimestampEnablementTimestamp"
 _PROVENANCE = (ENABLEMENT_VERSION, ENABLEMENT_TIMESTAMP)

@@ -14,16 +14,6 @@ from deltamirror.delta.hashorder import field_metadata
 from deltamirror.delta.schema import ArrayType, DataType, Decimal, Field, MapType, Primitive, StructType
 from deltamirror.delta.schema.keys import TYPE_CHANGES
 
-__all__ = [
-    "TYPE_WIDENING",
-    "is_recorded",
-    "is_widening",
-    "may_widen",
-    "record_widenings",
-    "type_name",
-    "widening_features",
-]
-
 TYPE_WIDENING: Final = "delta.enableTypeWidening"
 """The property that lets writers widen types."""
 _FEATURE: Final = "typeWidening"

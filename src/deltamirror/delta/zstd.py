@@ -4,8 +4,6 @@ import pyarrow as pa
 
 from deltamirror.errors import Internal
 
-__all__ = ["compress", "decompress"]
-
 
 def compress(data: bytes) -> bytes:
     """The data as one zstd frame."""

@@ -6,8 +6,6 @@ from deltamirror.delta.actions import Protocol
 from deltamirror.delta.features import reader_features_of, require_readable, writer_features_of
 from deltamirror.errors import Unsupported
 
-__all__ = ["require_importable"]
-
 _OF_A_CATALOG: Final = frozenset({"catalogManaged", "catalogOwned-preview", "coordinatedCommits-preview"})
 _REDIRECTED: Final = frozenset({"redirectReaderWriter-preview", "redirectWriterOnly-preview"})
 

@@ -19,8 +19,6 @@ from deltamirror.deltalog.parquet import opened, translated
 from deltamirror.errors import InvalidInput
 from deltamirror.storage.store import Meta, Store
 
-__all__ = ["Piece", "checkpoint_pieces", "is_json", "named_sidecars"]
-
 _MOST_ROWS: Final = 100_000
 _THREADS: Final = 8
 

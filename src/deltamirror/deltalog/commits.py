@@ -9,8 +9,6 @@ from deltamirror.delta.bounds import LONGEST_LINE, MOST_BLANKS, blank_bytes, has
 from deltamirror.errors import CapacityExceeded, LogChanged
 from deltamirror.storage.store import Meta, Store
 
-__all__ = ["changed", "read_blocks", "read_commits", "read_ranges", "read_whole"]
-
 _BLOCK_BYTES: Final = 8 * 1024 * 1024
 _SMALL_BYTES: Final = 1024 * 1024
 _THREADS: Final = 16

@@ -11,8 +11,6 @@ from deltamirror.deltalog.listing import CheckpointFiles, CompactionFile, comple
 from deltamirror.storage.store import Meta, Store
 from deltamirror.work import ExpectedObject, ObjectDifference
 
-__all__ = ["ListedLog", "difference", "list_log"]
-
 _RANGE: Final = 16 * 1024 * 1024
 
 

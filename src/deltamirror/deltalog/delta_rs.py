@@ -12,16 +12,6 @@ from deltamirror.errors import MissingExtra
 from deltamirror.storage.clients import Credentials, S3Access
 from deltamirror.storage.location import local_path
 
-__all__ = [
-    "DELTA_RS",
-    "add_actions",
-    "count_rows",
-    "is_installed",
-    "knows_too_little",
-    "open_table",
-    "require_delta_rs",
-]
-
 DELTA_RS: Final = "delta-rs"
 _LIBRARY: Final = "deltalake"
 _EXTRA: Final = "delta-rs"

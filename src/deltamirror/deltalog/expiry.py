@@ -15,8 +15,6 @@ from deltamirror.deltalog.pointer import POINTER_KEY
 from deltamirror.deltalog.retention import expired_files, expired_originals, expired_sidecars
 from deltamirror.storage.store import Meta, Store
 
-__all__ = ["SAVED", "expired_objects", "is_usable", "pointed_version"]
-
 SAVED: Final = f"{names.LOG_DIRECTORY}/_deltamirror"
 """Where originals of replaced objects are kept: no reader looks there."""
 

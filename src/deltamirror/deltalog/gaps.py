@@ -3,8 +3,6 @@
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-__all__ = ["missing_versions", "spelled"]
-
 _MOST_SPELLED: Final = 5
 
 

@@ -11,16 +11,6 @@ from deltamirror.delta import names
 from deltamirror.errors import DeltaMirrorError, InvalidInput, InvalidLocation, NotFound
 from deltamirror.storage.store import Meta, Store
 
-__all__ = [
-    "CheckpointFiles",
-    "CheckpointKind",
-    "CompactionFile",
-    "LogListing",
-    "complete_checkpoints",
-    "numbered_files",
-    "read_listing",
-]
-
 
 class CheckpointKind(StrEnum):
     """How the rows of a checkpoint are laid out in files."""

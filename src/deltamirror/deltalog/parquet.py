@@ -14,8 +14,6 @@ from deltamirror.errors import CapacityExceeded, InvalidInput
 from deltamirror.storage.ranges import RangedFile
 from deltamirror.storage.store import Meta, Store
 
-__all__ = ["opened", "translated"]
-
 _WHOLE_BYTES: Final = 4 * 1024 * 1024
 """Up to here, one request for all is faster than several for parts."""
 

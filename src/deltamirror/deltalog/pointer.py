@@ -9,8 +9,6 @@ from deltamirror.steps import Step
 from deltamirror.storage.store import Object, Replaced, Store
 from deltamirror.work import Guard
 
-__all__ = ["POINTER_KEY", "move_pointer"]
-
 POINTER_KEY: Final = f"{names.LOG_DIRECTORY}/{names.LAST_CHECKPOINT}"
 
 _TURNS: Final = 5

@@ -7,8 +7,6 @@ from deltamirror.deltalog.gaps import missing_versions, spelled
 from deltamirror.deltalog.listing import CheckpointFiles, CompactionFile, LogListing
 from deltamirror.errors import DeltaMirrorError, InvalidInput, NotFound
 
-__all__ = ["Reach", "reach"]
-
 
 @dataclass(frozen=True, slots=True)
 class Reach:

@@ -13,8 +13,6 @@ from typing import Final
 from deltamirror.delta import names
 from deltamirror.storage.store import Meta
 
-__all__ = ["Window", "cutoff", "expired_files", "expired_originals", "expired_sidecars", "starts"]
-
 DAY: Final = 24 * 60 * 60 * 1000
 
 _ORDER: Final = (names.Commit, names.ChecksumFile, names.Compaction)

@@ -14,8 +14,6 @@ from deltamirror.deltalog.listing import CheckpointFiles, LogListing
 from deltamirror.errors import DeltaMirrorError, InvalidInput, NotFound, Unsupported
 from deltamirror.storage.store import Meta, Store
 
-__all__ = ["commit_time", "state_at"]
-
 
 def state_at(store: Store, listing: LogListing, version: int | None = None) -> CheckpointState:
     """What the table holds at a version, the last one unless told otherwise, in the order of paths.

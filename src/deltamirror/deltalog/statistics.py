@@ -16,8 +16,6 @@ from deltamirror.delta.lines import json_text
 from deltamirror.delta.partitions import java_double
 from deltamirror.deltalog.checkpoint.layout import STATS_PARSED
 
-__all__ = ["needed_columns", "statistics_texts", "with_texts", "zoned_times"]
-
 _PREFIX: Final = f"add.{STATS_PARSED}."
 _TEXT: Final = pa.large_string()
 _DAYS: Final = (-719_162, 2_932_896)

@@ -11,8 +11,6 @@ from deltamirror.storage.address import StoreAddress
 from deltamirror.storage.open import Stores, open_store
 from deltamirror.storage.store import Store
 
-__all__ = ["executor_store", "explained", "explaining"]
-
 _HINT: Final = (
     "this is a Spark executor, which has the rights and the environment of its own process: DELTAMIRROR_CONFIG, "
     "DELTAMIRROR_STORAGE__ACCESS_KEY_ID and DELTAMIRROR_STORAGE__SECRET_ACCESS_KEY, AWS_…, DELTAMIRROR_CATALOG__URL"

@@ -19,8 +19,6 @@ from deltamirror.errors import (
     Unavailable,
 )
 
-__all__ = ["from_spark", "translated", "translated_query"]
-
 _INSTALL: Final = "pip install 'deltamirror[spark]'"
 _LONGEST: Final = 500
 _OURS: Final = ("deltamirror", "msgspec", "obstore", "pyarrow")

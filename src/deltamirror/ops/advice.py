@@ -9,8 +9,6 @@ from deltamirror.storage.location import local_path
 from deltamirror.txnlog.queue.status import LastError, TableStatus
 from deltamirror.work import Stage
 
-__all__ = ["advice", "errors_of", "guide", "remedy", "remedy_of"]
-
 _ON_DISK: Final[Mapping[str, str]] = {
     Unavailable.code: "nothing, if the disk comes back: the mirror tries again by itself; check the disk and its "
     "mount; `deltamirror mirror --once` tries at once",

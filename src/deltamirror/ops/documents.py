@@ -9,8 +9,6 @@ from deltamirror.ops.slo import SloRow
 from deltamirror.txnlog.queue.escalations import Escalation
 from deltamirror.txnlog.queue.status import Attempt, LastError, TableStatus
 
-__all__ = ["attempt_document", "report_document", "slo_row_document", "status_document"]
-
 
 def status_document(table: TableStatus) -> dict[str, object]:
     """A table and its mirror, as ``status --json`` and the API show it."""

@@ -13,8 +13,6 @@ from deltamirror.ops.reconcile.table_logs import Logs
 from deltamirror.pipeline.run.inspection import LocalInspector
 from deltamirror.pipeline.service.engine import PublishingEngine
 
-__all__ = ["MirrorEngine"]
-
 
 class MirrorEngine(PublishingEngine):
     """Publishes what a catalog's tables committed. Any number of engines share the work, each table at one of them.

@@ -9,8 +9,6 @@ from deltamirror.txnlog.database.access import Database
 from deltamirror.txnlog.queue.escalations import Escalation, escalations_of
 from deltamirror.txnlog.queue.status import Attempt, TableStatus, attempts, table_status
 
-__all__ = ["TableReport", "report_on"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableReport:

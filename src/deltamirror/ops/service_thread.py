@@ -7,8 +7,6 @@ from typing import Self
 from deltamirror.config import LiveSettings
 from deltamirror.pipeline.service.shutdown import Ending
 
-__all__ = ["ServiceThread"]
-
 
 class ServiceThread(ABC):
     """Runs ``work`` while it is entered. The end of the service waits for it, as long as that waits for anything."""

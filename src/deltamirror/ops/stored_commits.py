@@ -8,8 +8,6 @@ from deltamirror.txnlog.database.access import Database
 from deltamirror.txnlog.queue.backlog import fetch_chunks
 from deltamirror.work import CommitWork
 
-__all__ = ["file_digest", "stored_chunks"]
-
 
 def stored_chunks(database: Database, work: CommitWork) -> Iterator[Chunk]:
     """The chunks of a commit, in order."""

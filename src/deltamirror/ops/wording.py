@@ -3,8 +3,6 @@
 from datetime import UTC, datetime
 from typing import Final
 
-__all__ = ["counted", "duration", "moment"]
-
 
 def moment(milliseconds: int | None) -> str:
     """A time of the log as people read it, in UTC."""

@@ -12,8 +12,6 @@ from deltamirror.errors import Internal
 from deltamirror.storage.store import Data
 from deltamirror.work import CommitWork, Fetch, Verification
 
-__all__ = ["commit_data"]
-
 # Decompression and digests run beside each other; what is under way bounds the memory beyond the buffer.
 _THREADS = min(4, os.cpu_count() or 1)
 _UNDER_WAY = 2 * _THREADS

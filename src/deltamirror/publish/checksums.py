@@ -23,8 +23,6 @@ from deltamirror.steps import Step
 from deltamirror.storage.store import Changed, Created, Data, Store
 from deltamirror.work import CommitUnit, CommitWork, Failure, Guard, Stage
 
-__all__ = ["ChecksumChain", "ChecksumTrail", "stated_facts", "write_checksum"]
-
 _LARGEST = 16 * 1024 * 1024
 _BEHIND = 8
 _TRIES = 3

@@ -32,8 +32,6 @@ from deltamirror.work import (
     StageTimes,
 )
 
-__all__ = ["publish_commits"]
-
 _TRIES = 3
 _READ: Final = "read"
 _VERIFY: Final = "verify"

@@ -13,8 +13,6 @@ from deltamirror.delta.names import LOG_DIRECTORY, Compaction
 from deltamirror.delta.replay import reconciliation_key
 from deltamirror.storage.store import Created, Store
 
-__all__ = ["MOST_BYTES", "compacted_lines", "full_ranges", "put_compaction"]
-
 MOST_BYTES: Final = 64 * 1024 * 1024
 """Commits with more than that in all are left as they are: reading them is what costs, not opening them."""
 

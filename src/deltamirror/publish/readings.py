@@ -18,8 +18,6 @@ from deltamirror.storage.address import StoreAddress
 from deltamirror.storage.clients import Credentials
 from deltamirror.storage.store import Store
 
-__all__ = ["LogReader", "OpenedVersion", "read_by_delta_rs", "require_as_committed"]
-
 _IN_MEMORY = "memory://"
 """Stores that no other library can reach."""
 

@@ -12,8 +12,6 @@ from deltamirror.errors import InvalidAction
 from deltamirror.storage.store import Data
 from deltamirror.work import CommitUnit, CommitWork
 
-__all__ = ["UnitRules"]
-
 _BLOCK_BYTES: Final = 8 * 1024 * 1024
 
 

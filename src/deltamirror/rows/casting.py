@@ -20,8 +20,6 @@ from deltamirror.errors import InvalidInput, InvalidSchema
 from deltamirror.rows.layout import Layout
 from deltamirror.rows.text_lengths import TextLength
 
-__all__ = ["Caster", "decoded_type", "is_list", "plain_schema", "require_castable", "widened_type"]
-
 _INTEGER_BITS: Final[Mapping[str, int]] = {"byte": 8, "short": 16, "integer": 32, "long": 64}
 _EXACT_BITS: Final[Mapping[str, int]] = {"float": 16, "double": 32}
 """The widest integers that a column of floating point numbers holds exactly."""

@@ -20,24 +20,6 @@ from deltamirror.delta.properties import change_data_feed
 from deltamirror.errors import InvalidInput
 from deltamirror.rows.layout import Layout
 
-__all__ = [
-    "COPIED",
-    "DELETED",
-    "UPDATED",
-    "ChangeType",
-    "ChangedRows",
-    "Counts",
-    "DeleteRows",
-    "Rewritten",
-    "RowChange",
-    "UpdateRows",
-    "evaluated",
-    "has_change_data",
-    "is_true",
-    "translated_values",
-    "with_values",
-]
-
 COPIED: Final = "copied"
 DELETED: Final = "deleted"
 UPDATED: Final = "updated"

@@ -15,8 +15,6 @@ from deltamirror.rows.writing import RowFiles, RowOrder
 from deltamirror.storage.address import StoreAddress
 from deltamirror.storage.store import Store
 
-__all__ = ["Bin", "bins", "by_partition", "compacted"]
-
 
 @dataclass(frozen=True, slots=True)
 class Bin:

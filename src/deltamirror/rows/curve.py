@@ -14,8 +14,6 @@ import pyarrow.types as kinds
 
 from deltamirror.delta.schema.columns import ColumnPath
 
-__all__ = ["Curve", "quantiles"]
-
 _BITS: Final = 10
 """Of the number of a range; beyond a thousand ranges, files do not get narrower."""
 _ALL_BITS: Final = 62

@@ -11,8 +11,6 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pyarrow.types as kinds
 
-__all__ = ["columns_with_dictionaries"]
-
 _SLICES: Final = 16
 _SLICE_ROWS: Final = 1_024
 _UNIQUE: Final = 0.95

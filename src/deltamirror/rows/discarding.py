@@ -6,8 +6,6 @@ from typing import Protocol
 
 from deltamirror.errors import DeltaMirrorError, Internal, Transient, Unavailable
 
-__all__ = ["discarded_if_refused", "discarded_on_failure"]
-
 
 class _DataFiles(Protocol):
     def discard(self) -> None:

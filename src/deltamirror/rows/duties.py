@@ -10,15 +10,6 @@ from deltamirror.errors import Refused, Unsupported
 from deltamirror.rows.layout import Layout
 from deltamirror.rows.text_lengths import nested_lengths
 
-__all__ = [
-    "require_copyable_rows",
-    "require_movable_rows",
-    "require_plain_types",
-    "require_removable_rows",
-    "require_updatable_rows",
-    "require_writable_rows",
-]
-
 _UNWRITTEN: Final = frozenset({"variant", "void"})
 _VOUCHED: Final = frozenset({"checkConstraints", "generatedColumns", "invariants"})
 """What the caller may vouch for: all of it is about the values of rows."""

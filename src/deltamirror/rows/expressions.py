@@ -17,29 +17,6 @@ from deltamirror.delta.partitions import parse_partition
 from deltamirror.delta.schema import ArrayType, DataType, Decimal, Field, MapType, Primitive, StructType, type_text
 from deltamirror.delta.schema.arrow import to_arrow
 
-__all__ = [
-    "BOOLEAN",
-    "FUNCTIONS",
-    "VOID",
-    "Mismatch",
-    "Path",
-    "Value",
-    "arithmetic",
-    "assigned",
-    "brought_together",
-    "called",
-    "chosen",
-    "column_value",
-    "compared",
-    "concatenated",
-    "is_number",
-    "is_rounded",
-    "literal_of",
-    "literal_value",
-    "negated",
-    "time_value",
-]
-
 Path: TypeAlias = tuple[str, ...]
 """A column by its name, or a field of a struct by the names that lead to it."""
 

@@ -12,8 +12,6 @@ from deltamirror.delta.schema import ArrayType, DataType, Field, MapType, Struct
 from deltamirror.delta.schema.arrow import to_arrow
 from deltamirror.delta.schema.keys import COLUMN_ID
 
-__all__ = ["Layout", "Naming", "logical_name"]
-
 _FIELD_ID: Final = b"PARQUET:field_id"
 
 Naming: TypeAlias = Callable[[Field], str]

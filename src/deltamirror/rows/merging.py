@@ -30,8 +30,6 @@ from deltamirror.rows.changes import (
 from deltamirror.rows.expressions import Path
 from deltamirror.rows.writing import row_numbers
 
-__all__ = ["BY_SOURCE", "INSERTED", "SOURCE", "TARGET", "Clause", "MergeRows", "one_struct"]
-
 TARGET: Final = "target"
 SOURCE: Final = "source"
 INSERTED: Final = "inserted"

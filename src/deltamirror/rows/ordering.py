@@ -15,8 +15,6 @@ from deltamirror.deltalog.checkpoint.scratch import Gathering, Pile
 from deltamirror.rows.curve import Curve, quantiles
 from deltamirror.rows.scanning import Scan
 
-__all__ = ["rows_along"]
-
 _SAMPLE: Final = 1_000_000
 _MOST_PARTS: Final = 256
 _COMPRESSED: Final = 4

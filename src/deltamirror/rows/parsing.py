@@ -36,8 +36,6 @@ from deltamirror.rows.expressions import (
 from deltamirror.rows.layout import Layout
 from deltamirror.rows.predicates import SIGNS, Comparison, Condition, IsNull, Joined, Not, Related, Truth
 
-__all__ = ["Scope", "condition_in", "condition_of", "value_in"]
-
 _TOKEN: Final = re.compile(
     r"\s*(?:(?P<text>'(?:[^'\\]|\\.|'')*')|(?P<number>(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?)"
     r"|(?P<name>(?:`(?:[^`]|``)+`|[^\W\d]\w*)(?:\.(?:`(?:[^`]|``)+`|[^\W\d]\w*))*)"

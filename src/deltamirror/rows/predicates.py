@@ -18,21 +18,6 @@ from deltamirror.errors import InvalidInput
 from deltamirror.rows.expressions import Path, Value, compared
 from deltamirror.rows.layout import Layout
 
-__all__ = [
-    "SIGNS",
-    "Comparison",
-    "Condition",
-    "IsNull",
-    "Joined",
-    "Not",
-    "Related",
-    "Truth",
-    "conjuncts",
-    "partition_box",
-    "partition_choices",
-    "require_partition_columns",
-]
-
 SIGNS: Final[Mapping[str, Callable[[pc.Expression, pa.Scalar], pc.Expression]]] = {
     "=": operator.eq,
     "<>": operator.ne,

@@ -38,8 +38,6 @@ from deltamirror.rows.skipping import live_records, partition_rows
 from deltamirror.rows.writing import RowFiles, RowOrder
 from deltamirror.storage.store import Store
 
-__all__ = ["Rewriting", "removed_whole"]
-
 _ROW_ID: Final = "delta.rowTracking.materializedRowIdColumnName"
 _ROW_VERSION: Final = "delta.rowTracking.materializedRowCommitVersionColumnName"
 _CHANGE_TYPE: Final = "_change_type"

@@ -39,17 +39,6 @@ from deltamirror.storage.open import Stores
 from deltamirror.storage.ranges import RangedFile
 from deltamirror.storage.store import Store
 
-__all__ = [
-    "Scan",
-    "TableFiles",
-    "file_groups",
-    "listed_adds",
-    "listed_files",
-    "require_readable_rows",
-    "scan_of",
-    "scan_of_adds",
-]
-
 _GROUP_BYTES: Final = 32 * 1024 * 1024
 _OPENING_BYTES: Final = 1024 * 1024
 """What it costs to open a file, in bytes that could be read meanwhile."""

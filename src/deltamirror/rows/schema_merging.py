@@ -16,8 +16,6 @@ from deltamirror.delta.widening import record_widenings
 from deltamirror.errors import InvalidInput
 from deltamirror.rows.casting import decoded_type, is_list, plain_schema, widened_type
 
-__all__ = ["data_schema", "merged_schema"]
-
 _VOID = Primitive("void")
 
 

@@ -26,8 +26,6 @@ from deltamirror.delta.schema import DataType, Decimal, Field, Primitive
 from deltamirror.errors import Unsupported
 from deltamirror.rows.layout import Layout
 
-__all__ = ["live_records", "mentioned", "partition_guarantee", "partition_rows", "possible_files"]
-
 _TIMES: Final = frozenset({"timestamp", "timestamp_ntz"})
 _STATS: Final = msgspec.json.Decoder(float_hook=Number)
 _ANYTHING: Final = pc.scalar(True)

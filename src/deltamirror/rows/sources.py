@@ -14,18 +14,6 @@ from deltamirror.rows.writing import RowFiles, RowOrder
 from deltamirror.storage.address import StoreAddress
 from deltamirror.storage.store import Store
 
-__all__ = [
-    "ArrowRows",
-    "LargeRows",
-    "RowData",
-    "RowSource",
-    "is_row_data",
-    "required_session",
-    "row_source",
-    "rows_of",
-    "spark_session",
-]
-
 RowData: TypeAlias = pa.Table | pa.RecordBatch | pa.RecordBatchReader | Any
 """A table, batch, reader or dataset of pyarrow, an object with ``__arrow_c_stream__`` (frames of pandas, Polars…), or a
 DataFrame of Spark."""

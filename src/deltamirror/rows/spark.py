@@ -41,22 +41,6 @@ from deltamirror.storage.address import StoreAddress
 from deltamirror.storage.location import is_of_one_machine
 from deltamirror.storage.store import Store
 
-__all__ = [
-    "ANSWERS",
-    "ROW_ID",
-    "SparkRows",
-    "TaskEdit",
-    "TaskRows",
-    "answered",
-    "collected",
-    "edited",
-    "edited_by_tasks",
-    "in_task",
-    "together",
-    "told",
-    "written_by_task",
-]
-
 ANSWERS: Final = "answer binary"
 """What tasks tell, as a column of Spark."""
 ROW_ID: Final = "id"

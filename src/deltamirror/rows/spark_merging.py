@@ -33,8 +33,6 @@ from deltamirror.rows.spark_scan import spark_schema
 from deltamirror.storage.address import StoreAddress
 from deltamirror.storage.store import Store
 
-__all__ = ["LargeMerge"]
-
 _GROUP: Final = "group"
 _GROUPS: Final = f"{_GROUP} int, files binary"
 _NO_ANSWER: Final = pa.table({"answer": pa.array([], pa.binary())})

@@ -29,8 +29,6 @@ from deltamirror.rows.skipping import partition_rows
 from deltamirror.storage.address import StoreAddress
 from deltamirror.storage.location import file_place, local_path
 
-__all__ = ["GroupReader", "frame_of", "spark_schema"]
-
 Files = Sequence[Mapping[str, Any]]
 
 _PLAIN_PATH: Final = re.compile(r"[A-Za-z0-9/._=%+-]+")

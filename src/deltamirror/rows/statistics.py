@@ -19,8 +19,6 @@ from deltamirror.deltalog.checkpoint.statistics import statistics_schema
 from deltamirror.deltalog.statistics import statistics_texts
 from deltamirror.rows.layout import Layout
 
-__all__ = ["FileStatistics", "upper_bound"]
-
 _PREFIX: Final = 32
 _PREFIX_PROPERTY: Final = "delta.dataSkippingStringPrefixLength"
 _LAST_ASCII: Final = "\x7f"

@@ -10,8 +10,6 @@ import pyarrow.compute as pc
 from deltamirror.delta.schema import Field
 from deltamirror.delta.schema.keys import CHAR_VARCHAR
 
-__all__ = ["TextLength", "nested_lengths"]
-
 _DECLARED: Final = re.compile(r"\s*(char|varchar)\s*\(\s*(\d+)\s*\)\s*", re.IGNORECASE)
 
 

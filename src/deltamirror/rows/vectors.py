@@ -13,8 +13,6 @@ from deltamirror.delta.validation.bitmaps import MalformedBitmap, Range, row_ran
 from deltamirror.delta.validation.vectors import INLINE, inline_bitmap, vector_file
 from deltamirror.errors import InvalidInput
 
-__all__ = ["RowMask", "deleted_ranges"]
-
 _AROUND: Final = struct.Struct(">i")
 """The size before a bitmap in its file, and the checksum behind it."""
 

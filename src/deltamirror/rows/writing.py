@@ -35,17 +35,6 @@ from deltamirror.rows.statistics import FileStatistics
 from deltamirror.steps import Step
 from deltamirror.storage.store import Store
 
-__all__ = [
-    "AcceptedPartitions",
-    "PartitionValues",
-    "RowFiles",
-    "RowOrder",
-    "WrittenRows",
-    "row_numbers",
-    "target_file_size",
-    "with_rows",
-]
-
 T = TypeVar("T")
 
 PartitionValues: TypeAlias = Mapping[str, str | None]

@@ -7,8 +7,6 @@ from typing import Final, Protocol, TypeVar
 from deltamirror.arguments import flag, optional_text, shown, text, texts
 from deltamirror.errors import InvalidInput, MissingExtra
 
-__all__ = ["CATALOG", "CATALOG_SETTING", "LOG_STORE", "configure", "log_store_jar", "settings_of_jobs"]
-
 LOG_STORE: Final = "io.deltamirror.spark.DeltaMirrorLogStore"
 CATALOG: Final = "io.deltamirror.spark.TransactionCatalog"
 CATALOG_SETTING: Final = "spark.sql.catalog.spark_catalog"

@@ -14,8 +14,6 @@ from deltamirror.config import redact_text
 from deltamirror.errors import DeltaMirrorError, InvalidInput
 from deltamirror.txnlog.tables.reading import Snapshot
 
-__all__ = ["SourceOptions", "with_hint"]
-
 _ALWAYS: Final = ("path", "catalog")
 _OF_READS: Final = ("versionAsOf", "timestampAsOf")
 _OF_STREAMS: Final = (

@@ -23,8 +23,6 @@ from deltamirror.spark.options import SourceOptions, with_hint
 from deltamirror.storage.address import StoreAddress
 from deltamirror.txnlog.tables.reading import Snapshot
 
-__all__ = ["FileGroup", "TableReader", "group_reader", "read_group"]
-
 # By the names of Spark's classes: Spark 4.0 has none of them. `<=>` is none of these: null makes it false, not null.
 _SIGNS: Final = {
     "EqualTo": "=",

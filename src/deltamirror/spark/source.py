@@ -19,8 +19,6 @@ from deltamirror.spark.reading import TableReader
 from deltamirror.spark.streaming import TableStreamReader
 from deltamirror.spark.writing import TableStreamWriter, TableWriter
 
-__all__ = ["DeltaMirrorSource", "register"]
-
 _NAME: Final = "deltamirror"
 _PUSHES_FILTERS: Final = "spark.sql.python.filterPushdown.enabled"
 

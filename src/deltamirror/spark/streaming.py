@@ -31,8 +31,6 @@ from deltamirror.txnlog.database.clock import time_of
 from deltamirror.txnlog.tables.changes import VersionChange, newest_version, version_changes
 from deltamirror.txnlog.tables.history import milliseconds_of
 
-__all__ = ["StreamPlace", "TableStreamReader"]
-
 _VERSIONS_AT_ONCE: Final = 100
 _FILES_A_BATCH: Final = 1_000
 """As Delta Lake on Spark."""

@@ -11,8 +11,6 @@ from deltamirror.arguments import optional_text, shown
 from deltamirror.errors import Conflict, DeltaMirrorError, InvalidInput, Refused, Unavailable
 from deltamirror.spark.logstore import CATALOG, CATALOG_SETTING
 
-__all__ = ["StatementsTransaction", "transaction"]
-
 _CLASS: Final = "io.deltamirror.spark.Transaction"
 _HINTS: Final[Mapping[type[DeltaMirrorError], str]] = {Conflict: "run the whole transaction again: nothing was changed"}
 _KINDS: Final[Mapping[str, type[DeltaMirrorError]]] = {

@@ -28,8 +28,6 @@ from deltamirror.storage.address import StoreAddress
 from deltamirror.txnlog.commit.request import Committed
 from deltamirror.txnlog.tables.reading import Snapshot
 
-__all__ = ["TableStreamWriter", "TableWriter", "TaskMessage"]
-
 
 @dataclass
 class TaskMessage(WriterCommitMessage):

@@ -7,8 +7,6 @@ from deltamirror.config import StorageSettings
 from deltamirror.errors import InvalidSettings
 from deltamirror.storage.location import canonical_location
 
-__all__ = ["StoreAddress"]
-
 
 @dataclass(frozen=True, slots=True)
 class StoreAddress:

@@ -22,8 +22,6 @@ from deltamirror.storage.store import Changed, Created, Data, ETag, Exists, Meta
 if TYPE_CHECKING:
     from deltamirror.config import StorageSettings
 
-__all__ = ["MOST_HUNG", "BoundedStore", "StoreCalls"]
-
 T = TypeVar("T")
 
 MOST_HUNG: Final = 4

@@ -22,8 +22,6 @@ from deltamirror.storage.throttling import asked_pause_of
 if TYPE_CHECKING:
     from obstore.store import ClientConfig, RetryConfig
 
-__all__ = ["Credentials", "S3Access", "clients_for"]
-
 _KEY_VARIABLES: Final = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
 
 

@@ -17,8 +17,6 @@ from deltamirror.storage.keys import check_data, check_folder, check_key, is_hid
 from deltamirror.storage.location import canonical_location
 from deltamirror.storage.store import Changed, Created, Data, ETag, Exists, Meta, Object, Obstacle, Replaced
 
-__all__ = ["DiskStore"]
-
 _CHUNK: Final = 8 * 1024 * 1024
 
 

@@ -31,8 +31,6 @@ from deltamirror.errors import (
     Unsupported,
 )
 
-__all__ = ["from_client", "from_os", "from_store", "is_broken_off", "is_missing_bucket", "status_of", "translated"]
-
 # Azure answers a delete of many with a status and a reason for each, without a document.
 _STATUS: Final = re.compile(r"(?:status |\()code: (\d{3})")
 _CODE: Final = re.compile(r"<Code>([^<]{1,80})</Code>")

@@ -14,18 +14,6 @@ from deltamirror.steps import Step
 from deltamirror.storage.keys import side_file_name, temporary_name
 from deltamirror.storage.store import Data
 
-__all__ = [
-    "link",
-    "link_below_table",
-    "locked",
-    "move",
-    "opened",
-    "remove",
-    "require_openable",
-    "sync_folder",
-    "temporary",
-]
-
 
 def opened(path: Path) -> BinaryIO:
     """A file to be read; a symbolic link, pipe, socket or device in its place is an error, and is not opened."""

@@ -7,17 +7,6 @@ from uuid import uuid4
 from deltamirror.errors import Internal
 from deltamirror.storage.store import Data
 
-__all__ = [
-    "check_data",
-    "check_folder",
-    "check_key",
-    "is_hidden",
-    "is_key",
-    "is_temporary",
-    "side_file_name",
-    "temporary_name",
-]
-
 # The names of the reference writer's temporaries too. No reader takes a name that begins with a dot.
 _TEMPORARY: Final = re.compile(r"\..+\.[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\.tmp")
 _HIDDEN: Final = re.compile(r"\..+\.(?:crc|lock|tmp)")

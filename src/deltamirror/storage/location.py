@@ -13,16 +13,6 @@ from deltamirror.config.secrets import MASK
 from deltamirror.delta.paths import decode_path, is_absolute
 from deltamirror.errors import InvalidLocation
 
-__all__ = [
-    "canonical_location",
-    "file_place",
-    "folders_above",
-    "is_inside",
-    "is_of_one_machine",
-    "local_path",
-    "store_prefix",
-]
-
 _SCHEMES = {
     "s3": "s3",
     "s3a": "s3",

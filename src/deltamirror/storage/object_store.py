@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from obstore import ObjectMeta, PutMode, PutResult
     from obstore.store import ObjectStore as Client
 
-__all__ = ["LARGE", "Clients", "ObjectStore"]
-
 LARGE: Final = 8 * 1024 * 1024
 """What moves more than this has more time."""
 

@@ -17,8 +17,6 @@ from deltamirror.storage.location import local_path
 from deltamirror.storage.object_store import ObjectStore
 from deltamirror.storage.store import Store
 
-__all__ = ["Stores", "keys_of", "open_store", "store_above", "store_at"]
-
 
 class Stores:
     """Stores by their address, each opened when it is first asked for. Safe to share between threads.

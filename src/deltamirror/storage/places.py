@@ -17,8 +17,6 @@ from deltamirror.config import StorageSettings
 from deltamirror.storage.calls import StoreCalls
 from deltamirror.storage.location import local_path
 
-__all__ = ["Overlap", "folder_of", "overlap_on_disk"]
-
 T = TypeVar("T")
 
 

@@ -8,8 +8,6 @@ from deltamirror.storage.location import local_path
 from deltamirror.storage.open import store_at
 from deltamirror.storage.store import Store
 
-__all__ = ["has_delta_log", "has_place"]
-
 
 def has_delta_log(location: str, settings: StorageSettings | None = None) -> bool:
     """Whether there is anything in ``_delta_log/`` below a location."""

@@ -9,8 +9,6 @@ from deltamirror.steps import Step
 from deltamirror.storage.keys import temporary_name
 from deltamirror.storage.store import Changed, Created, Replaced, Store
 
-__all__ = ["probe"]
-
 _FIRST: Final = b"first"
 _SECOND: Final = b"second"
 _HINT: Final = (

@@ -12,8 +12,6 @@ from deltamirror.errors import InvalidSettings, Unsupported
 if TYPE_CHECKING:
     from obstore.store import S3Credential
 
-__all__ = ["Profile", "find_profile"]
-
 DEFAULT: Final = "default"
 
 _READ_AGAIN: Final = timedelta(minutes=5)

@@ -7,8 +7,6 @@ from typing import Final
 
 from deltamirror.storage.store import Store
 
-__all__ = ["RangedFile", "read_into", "stored_digest"]
-
 _DIGEST_RANGE: Final = 16 * 1024 * 1024
 
 

@@ -16,8 +16,6 @@ from typing import NewType, Protocol, TypeAlias
 
 from deltamirror.errors import NotFound
 
-__all__ = ["Changed", "Created", "Data", "ETag", "Exists", "Meta", "Object", "Obstacle", "Replaced", "Store", "rename"]
-
 ETag = NewType("ETag", str)
 """Names one content of one object, for ``replace``. Opaque: every store has its own."""
 

@@ -17,8 +17,6 @@ from urllib.request import Request, urlopen
 import obstore
 from obstore.exceptions import BaseError
 
-__all__ = ["AskedPause", "asked_pause_of", "seconds_in"]
-
 AskedPause = Callable[[str], float | None]
 """For how many seconds a store asks for a pause, by the path of an object; None where it does not say."""
 

@@ -3,8 +3,6 @@
 import threading
 from collections.abc import Hashable
 
-__all__ = ["Mentions"]
-
 
 class Mentions:
     """Which troubles of which things were told of since they were last well. Safe to share between threads."""

@@ -19,8 +19,6 @@ except ModuleNotFoundError:  # the extra otel is not installed
 else:
     _IS_INSTALLED = True
 
-__all__ = ["are_recorded", "committed", "published"]
-
 _NAME: Final = "deltamirror"
 _MOST_TABLES: Final = 100
 _NANOSECONDS: Final = 1_000_000

@@ -6,8 +6,6 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Final
 
-__all__ = ["current_trace", "traced"]
-
 _TRACE: Final = ContextVar("deltamirror_trace", default="")
 
 

@@ -7,8 +7,6 @@ from deltamirror.delta.actions import Action, Metadata
 from deltamirror.delta.definition import TableDefinition
 from deltamirror.txnlog.commit.request import Change, Committed, Operation, Request
 
-__all__ = ["OpenTransaction", "TxnLogWriter"]
-
 
 class OpenTransaction(Protocol):
     """A transaction that collects changes until it is committed."""

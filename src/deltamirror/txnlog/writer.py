@@ -25,8 +25,6 @@ from deltamirror.txnlog.database.schema import versions
 from deltamirror.txnlog.tables.creation import create_table
 from deltamirror.txnlog.tables.registry import TableInfo, drop_table, rename_table
 
-__all__ = ["SqlTransaction", "SqlTxnLogWriter"]
-
 
 class SqlTxnLogWriter:
     """Commits Delta transactions to a SQL database; see :class:`deltamirror.txnlog.contract.TxnLogWriter`.

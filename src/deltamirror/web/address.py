@@ -7,8 +7,6 @@ from typing import Final, Self
 
 from deltamirror.errors import DeltaMirrorError, InvalidInput, PermissionDenied, Unavailable
 
-__all__ = ["LARGEST_PORT", "ListenAddress"]
-
 _LOOPBACK: Final = "127.0.0.1"
 LARGEST_PORT: Final = 65_535
 _BACKLOG: Final = 64

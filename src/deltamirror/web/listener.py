@@ -26,8 +26,6 @@ from deltamirror.storage.calls import StoreCalls
 from deltamirror.telemetry import metrics
 from deltamirror.web.address import ListenAddress
 
-__all__ = ["SECURITY_HEADERS", "Listener", "OneRequest", "grant_time", "monitoring_app", "with_security_headers"]
-
 _log = logging.getLogger(__name__)
 
 SECURITY_HEADERS: Final[tuple[tuple[bytes, bytes], ...]] = (

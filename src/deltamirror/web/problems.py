@@ -12,8 +12,6 @@ from deltamirror import errors
 from deltamirror.config import redact_text
 from deltamirror.errors import DeltaMirrorError
 
-__all__ = ["PROBLEM", "BodyTooLarge", "problem", "problem_of", "status_of"]
-
 PROBLEM: Final = "application/problem+json"
 _RETRY_AFTER: Final = 1
 """In seconds, unless the error knows better."""

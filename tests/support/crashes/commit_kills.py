@@ -19,8 +19,6 @@ from tests.support.crashes.forking import import_everything
 from tests.support.crashes.fuses import Fuse, arm_database, arm_stores
 from tests.support.suite.worker import serve, take_stdout
 
-__all__ = ["EDIT", "SCENARIOS", "open_catalog", "path_of", "perform"]
-
 _STAGE_ABOVE = 3
 _LARGE = 8
 

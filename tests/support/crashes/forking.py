@@ -6,8 +6,6 @@ from pkgutil import walk_packages
 
 import deltamirror
 
-__all__ = ["import_everything"]
-
 _DRIVERS = (
     "duckdb_engine",
     "pandas",

@@ -20,8 +20,6 @@ from deltamirror.txnlog.database.engines.duckdb import DuckdbDatabase
 from deltamirror.txnlog.database.engines.postgresql import PostgresqlDatabase
 from deltamirror.txnlog.database.engines.sqlite import SqliteDatabase
 
-__all__ = ["Fuse", "arm_database", "arm_stores", "die", "wait_between_transactions"]
-
 T = TypeVar("T")
 
 _PUTS = ("create", "replace", "put")

@@ -16,8 +16,6 @@ from tests.support.crashes.forking import import_everything
 from tests.support.crashes.fuses import Fuse, arm_database
 from tests.support.suite.worker import serve, take_stdout
 
-__all__ = ["ROWS"]
-
 ROWS = 3
 """Of a piece of a checkpoint, and of a transaction: so that a small table takes many."""
 

@@ -34,8 +34,6 @@ from tests.support.mirrors.claims import end_leases
 from tests.support.readers.s3_access import S3Access
 from tests.support.suite.worker import serve, take_stdout
 
-__all__ = ["Job"]
-
 _MOST_RUNS = 10
 _STAGED = {"stage_above": 3, "chunk_lines": 2}
 _EVERYTHING = -3600.0

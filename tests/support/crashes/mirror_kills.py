@@ -28,8 +28,6 @@ from tests.support.mirrors.claims import end_leases
 from tests.support.readers.s3_access import S3Access
 from tests.support.suite.worker import serve, take_stdout
 
-__all__ = ["Job"]
-
 _MOST_RUNS = 25
 _WRITES = ("create", "replace", "put", "copy", "delete")
 Report: TypeAlias = dict[str, Any]

@@ -16,8 +16,6 @@ from deltamirror.storage.disk import DiskStore
 from deltamirror.storage.object_store import ObjectStore
 from deltamirror.txnlog.database.access import Database
 
-__all__ = ["observing"]
-
 T = TypeVar("T")
 
 _WRITES: Final = ("create", "replace", "put", "copy", "delete")

@@ -26,8 +26,6 @@ from deltamirror.txnlog.commit import committing as commit_module
 from deltamirror.txnlog.database.schema import deliveries, heads, versions
 from tests.support.lakes.lake import add, remove_of
 
-__all__ = ["SCENES", "Lake", "Scene", "engine_of", "keep_ids"]
-
 _LATER: Final = 4_102_444_800_000
 """The time of the heads: the next commit is a millisecond later, whatever the clock says."""
 

@@ -31,8 +31,6 @@ from deltamirror.txnlog.database.schema import (
     tables,
 )
 
-__all__ = ["dump", "is_done", "names_of_temporaries", "seen", "stores_of", "tags"]
-
 # Times and owners differ from run to run, and how often a checkpoint was begun: a lease may end on a slow machine.
 _COMPARED = {
     mirror_status: ("table_id", "version", "state", "attempts", "error_code"),

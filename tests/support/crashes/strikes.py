@@ -12,8 +12,6 @@ from typing import Final
 
 from deltamirror.steps import Step
 
-__all__ = ["BY_THE_CLOCK", "ELSEWHERE", "STRIKES", "Phase", "Strike"]
-
 
 class Phase(StrEnum):
     """What a step is part of."""

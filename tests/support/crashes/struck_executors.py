@@ -10,8 +10,6 @@ from deltamirror.pipeline.run.spark.executor import run_units
 from tests.support.crashes.fuses import die
 from tests.support.crashes.points import observing
 
-__all__ = ["struck_units"]
-
 _WATCHED: Final = ExitStack()
 
 

@@ -18,8 +18,6 @@ from deltamirror.config import StorageSettings
 from deltamirror.storage.open import store_at
 from deltamirror.storage.store import Store
 
-__all__ = ["body", "is_whole"]
-
 _DIGEST = 32
 
 

@@ -8,8 +8,6 @@ from uuid import uuid4
 import psycopg
 from psycopg import sql
 
-__all__ = ["Backup", "backed_up"]
-
 
 @dataclass(frozen=True, slots=True)
 class Backup:

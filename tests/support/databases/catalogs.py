@@ -8,8 +8,6 @@ import pytest
 
 from tests.support.suite.inventory import record
 
-__all__ = ["ENGINES", "catalog_url", "database_url"]
-
 ENGINES = ("sqlite", "duckdb", "postgresql")
 
 

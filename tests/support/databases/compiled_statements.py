@@ -16,8 +16,6 @@ from sqlalchemy.util import LRUCache
 
 from deltamirror.txnlog.database import access
 
-__all__ = ["compiled_anew"]
-
 _CACHE: Final = LRUCache[Any, Any](5_000)
 
 

@@ -12,8 +12,6 @@ from deltamirror.txnlog.queue.pause import resume_all
 from tests.support.databases.catalogs import ENGINES, database_url
 from tests.support.servers.postgres import PostgresServer
 
-__all__ = ["lake_url", "lake_url_of", "made_catalogs", "shared_postgres_url", "sqlite_lake"]
-
 
 @pytest.fixture(scope="session")
 def shared_postgres_url(postgres_server: PostgresServer) -> Iterator[str]:

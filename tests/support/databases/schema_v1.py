@@ -3,8 +3,6 @@
 import hashlib
 import zlib
 
-__all__ = ["rows", "statements"]
-
 _TABLES = """
 CREATE TABLE dl_catalog (
     "key" TEXT NOT NULL, value TEXT NOT NULL, PRIMARY KEY ("key"));

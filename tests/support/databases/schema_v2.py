@@ -2,8 +2,6 @@
 
 from tests.support.databases import schema_v1
 
-__all__ = ["rows", "statements"]
-
 _ERROR = "error_code TEXT, error_message TEXT, error_stage TEXT, error_key TEXT"
 
 _TABLES = """

@@ -2,8 +2,6 @@
 
 from tests.support.databases import schema_v2
 
-__all__ = ["rows", "statements"]
-
 _IMPORTS = """CREATE TABLE dl_imports (
     table_id BIGINT NOT NULL, name TEXT NOT NULL, location TEXT NOT NULL, first_version BIGINT NOT NULL,
     base_name TEXT, next_version BIGINT NOT NULL, next_part INTEGER NOT NULL, owner TEXT NOT NULL,

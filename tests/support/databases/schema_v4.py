@@ -2,8 +2,6 @@
 
 from tests.support.databases import schema_v3
 
-__all__ = ["rows", "statements"]
-
 _COLUMNS = {
     "dl_tables": ("quarantined_at BIGINT", "quarantine_reason TEXT"),
     "dl_mirror_attempts": ("expected_digest TEXT", "found_digest TEXT"),

@@ -2,8 +2,6 @@
 
 from tests.support.databases import schema_v4
 
-__all__ = ["rows", "statements"]
-
 _COLUMNS = {"dl_heads": ("lineage BIGINT", "diverged_version BIGINT")}
 
 _SUPERSEDED = """CREATE TABLE dl_superseded (

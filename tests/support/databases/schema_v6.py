@@ -2,8 +2,6 @@
 
 from tests.support.databases import schema_v5
 
-__all__ = ["rows", "statements"]
-
 _STAGES = ("read_us", "serialise_us", "upload_us", "verify_us")
 
 _TABLES = (

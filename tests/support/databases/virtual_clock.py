@@ -9,8 +9,6 @@ from sqlalchemy import event
 
 from deltamirror import Catalog
 
-__all__ = ["VirtualClock", "clocked"]
-
 _JULIAN_EPOCH: Final = 2440587.5
 _DAY: Final = 86_400.0
 

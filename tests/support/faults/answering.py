@@ -11,8 +11,6 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Final
 
-__all__ = ["HANG", "RESET", "Answer", "Asked", "answering"]
-
 _ABORT: Final = struct.pack("ii", 1, 0)
 
 

@@ -4,8 +4,6 @@ from asyncio import IncompleteReadError, StreamReader
 from dataclasses import dataclass
 from typing import Self
 
-__all__ = ["Message", "read_answer", "read_body", "read_head"]
-
 
 @dataclass(frozen=True, slots=True)
 class Message:

@@ -17,8 +17,6 @@ from tests.support.faults.proxy import FaultProxy, connected, pace, reset
 from tests.support.faults.rules import Delay, Fault, Reset, Silence, Throttle, Truncate, every
 from tests.support.servers.postgres_server import PostgresServer
 
-__all__ = ["PostgresProxy", "Statement", "postgres_proxy", "proxy_before"]
-
 _REFUSALS = (80877103, 80877104)  # TLS, GSSAPI: not here
 _PARSE, _BIND, _QUERY, _SYNC = b"P", b"B", b"Q", b"S"
 _HELD = (_PARSE, _BIND, b"D", b"E", b"C")

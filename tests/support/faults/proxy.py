@@ -34,8 +34,6 @@ from typing import Any, Generic, Self
 from tests.support.faults.rules import Fault, R, Rules, every
 from tests.support.servers.ports import held_port
 
-__all__ = ["FaultProxy", "connected", "pace", "reset"]
-
 _RESET_AT_CLOSE = struct.pack("ii", 1, 0)
 _TICK = 0.05
 

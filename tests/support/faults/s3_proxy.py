@@ -24,8 +24,6 @@ from tests.support.faults.proxy import FaultProxy, connected, pace, reset
 from tests.support.faults.rules import Cut, Delay, Fault, Reset, Silence, Throttle, Truncate
 from tests.support.servers.seaweed_server import SeaweedServer
 
-__all__ = ["Access", "S3Proxy", "is_put", "proxy_before", "s3_proxy"]
-
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 

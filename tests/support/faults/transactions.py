@@ -10,8 +10,6 @@ from sqlalchemy import event
 from deltamirror.errors import CommitUnknown
 from deltamirror.txnlog.database.access import Database
 
-__all__ = ["Fault", "failing_at", "losing_replies"]
-
 
 class Fault(Exception):
     """What an injected fault raises: no error that anybody expects or tries again after."""

@@ -18,19 +18,6 @@ from tests.support.lakes.lake import execute, row_counts
 from tests.support.mirrors.local import local_settings, log_of
 from tests.support.readers.reader import Reader
 
-__all__ = [
-    "PLAIN",
-    "add_line",
-    "adopted",
-    "assert_same",
-    "delta_rs_appends",
-    "dump",
-    "logs_of",
-    "mirror",
-    "mirroring",
-    "their_commit",
-]
-
 PLAIN = {"delta.enableInCommitTimestamps": "false"}
 """The properties of a table that delta-rs writes to."""
 

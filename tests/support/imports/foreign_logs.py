@@ -15,18 +15,6 @@ from deltamirror.storage.store import Store
 from tests.support.logs.checkpoint_tables import rows
 from tests.support.logs.checkpoints import COMMITTED_AT, STORY, first_commit
 
-__all__ = [
-    "HISTORY",
-    "assert_same_state",
-    "parquet",
-    "put_classic",
-    "put_log",
-    "put_parts",
-    "put_v2",
-    "state_after",
-    "store_in_memory",
-]
-
 HISTORY: tuple[bytes, ...] = (first_commit(), *STORY)
 """Versions 0 to 3: files, a tombstone, a null partition, a transaction, a domain."""
 

@@ -16,8 +16,6 @@ from deltamirror.pipeline.service.owners import owner_name
 from deltamirror.storage.store import Store
 from tests.support.imports.foreign_logs import HISTORY
 
-__all__ = ["Meddler", "Meddling", "assert_as_in", "imported", "importer_of", "key_of"]
-
 Meddling = Callable[[int], None]
 """Done when a log was read, all of it that was listed; told how often that happened before."""
 

@@ -15,8 +15,6 @@ from deltamirror.delta.paths import decode_path
 from tests.support.lakes.stories import Life
 from tests.support.readers.reader import Reader
 
-__all__ = ["Origin", "Rows", "by_delta_rs", "by_spark", "continued"]
-
 Rows = list[dict[str, Any]]
 """Rows as mappings, one a row, with all columns of their version."""
 

@@ -12,8 +12,6 @@ from deltamirror.txnlog.imports.importing import Import, ImportedCheckpoint, beg
 from deltamirror.txnlog.imports.parts import BasePart, CommitPart, base_part, commit_parts
 from tests.support.lakes.lake import execute
 
-__all__ = ["Part", "abandon", "base_parts", "begun", "file_parts", "import_files"]
-
 Part: TypeAlias = CommitPart | BasePart
 
 

@@ -14,19 +14,6 @@ from tests.support.imports.parts import import_files
 from tests.support.lakes.histories import PROTOCOL, table_metadata
 from tests.support.lakes.lake import add, remove_of
 
-__all__ = [
-    "HISTORY",
-    "METADATA",
-    "OPENING",
-    "as_checkpoint",
-    "commit",
-    "counted",
-    "file",
-    "info",
-    "state_after",
-    "stored",
-]
-
 METADATA = table_metadata()
 OPENING: tuple[Action, ...] = (PROTOCOL, METADATA)
 

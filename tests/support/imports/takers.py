@@ -17,8 +17,6 @@ from deltamirror.ops.imports.importing import ImportOrder
 from deltamirror.wiring import open_importer
 from tests.support.interfaces.commands import environment
 
-__all__ = ["IMPORTED", "taken_at_once"]
-
 IMPORTED = "imported"
 """What the names of folders with a log begin with: these are imported, others created."""
 

@@ -13,8 +13,6 @@ from playwright.sync_api import Browser, sync_playwright
 
 from tests.support.suite.inventory import record
 
-__all__ = ["chromium"]
-
 _LOCK = Path(tempfile.gettempdir()) / "deltamirror-chromium.lock"
 
 

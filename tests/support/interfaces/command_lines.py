@@ -12,8 +12,6 @@ import click
 
 from deltamirror.cli import cli
 
-__all__ = ["ADD", "TABLE", "CommandLine", "command_lines", "command_paths", "subcommands"]
-
 TABLE = "t"
 ADD = (
     json.dumps(

@@ -18,23 +18,6 @@ from msgspec.structs import asdict
 import deltamirror
 from deltamirror.config import Secret, StorageSettings
 
-__all__ = [
-    "COMMAND",
-    "Service",
-    "can_lose_power",
-    "can_mount",
-    "environment",
-    "following",
-    "running",
-    "typed",
-    "typed_in_colour",
-    "typed_on_a_disk",
-    "typed_on_a_terminal",
-    "typed_without_power",
-    "variables",
-    "without_jvm",
-]
-
 COMMAND = (sys.executable, "-m", "deltamirror.cli")
 NOTHING: Mapping[str, str] = MappingProxyType({})
 _LONGEST = 300

@@ -11,8 +11,6 @@ import msgspec
 from deltamirror.txnlog.access.tokens import Right
 from tests.support.interfaces.status_pages import Answer, Client, Served
 
-__all__ = ["UNTIMED", "Writer", "action_lines", "commit_lines", "framed", "unframed", "writer_of"]
-
 UNTIMED = {"delta.enableInCommitTimestamps": "false"}
 """Of tables to which lines with any time may be committed."""
 

@@ -33,8 +33,6 @@ from deltamirror.delta.schema import from_ddl
 from deltamirror.txnlog.commit.request import Change, Request
 from tests.support.lakes.lake import add
 
-__all__ = ["CASES", "TABLE", "Case", "Hands", "called", "entries", "missing_cases"]
-
 TABLE = "t"
 
 

@@ -10,8 +10,6 @@ from click.testing import CliRunner, Result
 
 from deltamirror.cli import cli
 
-__all__ = ["AddLine", "Prompt"]
-
 AddLine: TypeAlias = Callable[..., str]
 """Makes a line with an add; keyword arguments change its fields."""
 

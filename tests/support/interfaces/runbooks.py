@@ -11,8 +11,6 @@ from click.testing import CliRunner
 
 from deltamirror.cli import cli
 
-__all__ = ["RUNBOOKS", "TROUBLESHOOTING", "Step", "follow", "procedures", "symptoms"]
-
 _DOCS = Path(__file__).parents[3] / "docs"
 RUNBOOKS = _DOCS / "runbooks.md"
 TROUBLESHOOTING = _DOCS / "guides" / "troubleshooting.md"

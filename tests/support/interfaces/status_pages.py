@@ -21,8 +21,6 @@ from deltamirror.web.pages.server import serving
 from tests.support.lakes.lake import execute
 from tests.support.mirrors.local import local_settings
 
-__all__ = ["FIRING", "SILENCE", "Answer", "Client", "Served", "paused", "served", "served_page"]
-
 SILENCE = {"rule": "lag-critical", "for": "1h", "reason": "moving the bucket"}
 """What an operator enters to silence an alert."""
 

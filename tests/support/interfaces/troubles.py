@@ -36,8 +36,6 @@ from tests.support.interfaces.prompt import Prompt
 from tests.support.mirrors.claims import end_leases
 from tests.support.monitoring.receivers import http_receiver
 
-__all__ = ["TROUBLES", "Scene", "Trouble"]
-
 _ADD = {"partitionValues": {"day": "2024-01-01"}, "size": 10, "modificationTime": 1, "dataChange": True}
 _TIMES = {
     "dl_table_versions": "committed_at",

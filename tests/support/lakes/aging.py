@@ -20,22 +20,6 @@ from tests.support.mirrors.local import local_settings
 from tests.support.readers.reader import Reader, SeenTable
 from tests.support.stores.any_store import place_of
 
-__all__ = [
-    "HEAD",
-    "INTERVAL",
-    "START",
-    "Spot",
-    "age",
-    "cleaning",
-    "expected_names",
-    "lived",
-    "lived_lake",
-    "log_names",
-    "recorded",
-    "spot_of",
-    "store_of",
-]
-
 INTERVAL = 5
 HEAD = 23
 START = 10

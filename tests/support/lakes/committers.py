@@ -18,8 +18,6 @@ from deltamirror import Add, Catalog
 from deltamirror.errors import Conflict
 from tests.support.lakes.lake import add, opened
 
-__all__ = ["COMMITS", "EXACT", "Told", "in_processes", "in_threads"]
-
 COMMITS, EXACT = 50, 5
 """The commits of each writer; the last few ask for an exact version, until they get one."""
 

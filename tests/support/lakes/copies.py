@@ -14,18 +14,6 @@ from typing import TypeAlias
 from deltamirror.config import StorageSettings
 from deltamirror.storage.open import store_at
 
-__all__ = [
-    "Log",
-    "Place",
-    "Selection",
-    "both",
-    "checkpoint_alone",
-    "copy_table",
-    "json_alone",
-    "log_of",
-    "truncated",
-]
-
 _LOG = "_delta_log/"
 _POINTER = "_last_checkpoint"
 _KINDS = ("json", "crc", "checkpoint")

@@ -20,8 +20,6 @@ from deltamirror.delta.actions import (
 from deltamirror.delta.lines import encode_commit
 from deltamirror.delta.replay import reconciliation_key
 
-__all__ = ["PROTOCOL", "History", "histories", "odd_adds", "odd_removes", "odd_texts", "table_metadata"]
-
 SCHEMA = (
     '{"type":"struct","fields":[{"name":"id","type":"long","nullable":true,"metadata":{}},'
     '{"name":"p","type":"string","nullable":true,"metadata":{}}]}'

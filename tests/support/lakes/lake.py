@@ -14,22 +14,6 @@ from deltamirror.config import CatalogSettings, Settings, WriterSettings
 from deltamirror.delta.replay import reconciliation_key
 from deltamirror.txnlog.database.schema import METADATA
 
-__all__ = [
-    "add",
-    "adds_of",
-    "as_adds",
-    "body_of",
-    "catalog",
-    "create",
-    "execute",
-    "info_of",
-    "opened",
-    "paths",
-    "remove_of",
-    "row_counts",
-    "settings_for",
-]
-
 SCHEMA = "id long, day string"
 
 

@@ -12,8 +12,6 @@ from deltamirror import Catalog
 from tests.support.databases.emptied import lake_url_of
 from tests.support.lakes.lake import opened
 
-__all__ = ["lake_in", "lake_of_test", "moved"]
-
 
 def lake_of_test(request: pytest.FixtureRequest, folder: Path, *, made: str) -> str:
     """The address of an SQLite catalog: what the fixture ``made`` made if a test has ``table``, an empty one if not."""

@@ -15,22 +15,6 @@ from deltamirror.delta.schema import (
     schema_string,
 )
 
-__all__ = [
-    "BY_ID",
-    "ID",
-    "MAPPED",
-    "PLAIN",
-    "WIDENING",
-    "Left",
-    "breaches",
-    "column",
-    "mapped",
-    "struct",
-    "table",
-    "tracking",
-    "widened",
-]
-
 PLAIN = protocol_for(["columnMapping", "rowTracking", "allowColumnDefaults", "checkConstraints"])
 WIDENING = protocol_for(["typeWidening"])
 MAPPED = {"delta.columnMapping.mode": "name", "delta.columnMapping.maxColumnId": "9"}

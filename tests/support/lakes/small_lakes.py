@@ -23,8 +23,6 @@ from tests.support.lakes.copies import Place, copy_table
 from tests.support.lakes.lake import add, remove_of
 from tests.support.mirrors.local import local_settings
 
-__all__ = ["INTERVAL", "PARTS", "TABLES", "Part", "copied", "prepared", "settings_of"]
-
 TABLES = ("t", "u")
 PARTS = ("first", "second")
 INTERVAL = 5

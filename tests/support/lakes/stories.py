@@ -19,8 +19,6 @@ from tests.support.readers.rows import fingerprint
 from tests.support.reference_logs.files import begin_table, committed_verbatim
 from tests.support.rows.datafiles import data_file, seen_by_us
 
-__all__ = ["INTERVAL", "NEWEST", "STORIES", "Life", "Story", "spark_vectors"]
-
 NEWEST = 12
 INTERVAL = 5
 CITIES = ["São Paulo", "a/b %20", "x=y", '"q"', "tab\there", "#?&+;:@", "日本 🚀", "back\\slash", "", None, "'", "{}"]

@@ -16,8 +16,6 @@ from deltamirror.deltalog.retention import DAY
 from tests.admission.vectors import written_vector
 from tests.support.lakes.lake import execute
 
-__all__ = ["History", "backdate", "contents", "first_row_deleted"]
-
 _VALUES = ("a", "b c/d%", "ünï:#", "x'y", None)
 _DAYS = 21
 

@@ -9,8 +9,6 @@ from deltamirror.deltalog.checkpoint import reconciliation
 from deltamirror.deltalog.checkpoint.scratch import Gathering, Pile
 from deltamirror.publish.checkpoint import fetching, grouping, placement
 
-__all__ = ["as_if_large", "in_small_groups"]
-
 
 @contextmanager
 def as_if_large() -> Iterator[None]:

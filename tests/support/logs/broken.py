@@ -17,8 +17,6 @@ from deltamirror.delta.names import LOG_DIRECTORY, checkpoint_name, checksum_nam
 from tests.support.lakes.lake import add
 from tests.support.mirrors.local import local_settings, mirror_of
 
-__all__ = ["CHECKPOINT", "CORRUPTIONS", "KINDS", "NEWEST", "Corruption", "Log", "made_log"]
-
 KINDS = ("classic", "v2")
 CHECKPOINT = 4
 """The version that has a checkpoint."""

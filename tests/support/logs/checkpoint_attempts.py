@@ -27,8 +27,6 @@ from tests.support.logs.checkpoints import (
     unit_of,
 )
 
-__all__ = ["CLASSIC", "KINDS", "LATER", "V2", "attempt", "pointer_of", "replayed", "stored", "unit"]
-
 CLASSIC = [first_commit(), *STORY]
 V2 = [first_commit(v2=True), *STORY]
 KINDS = pytest.mark.parametrize("commits", [CLASSIC, V2], ids=["classic", "v2"])

@@ -24,8 +24,6 @@ from tests.support.logs.checkpoint_attempts import attempt
 from tests.support.logs.checkpoint_tables import table_of
 from tests.support.logs.checkpoints import COMMITTED_AT, base_of, commit, publish, put_commits, unit_of
 
-__all__ = ["FEWEST_ROWS", "MOST_COVERING", "Chain", "Life", "assert_same", "data_of", "row_groups_of", "rows_of"]
-
 MOST_COVERING = 3
 FEWEST_ROWS = 6
 SCHEMAS = (

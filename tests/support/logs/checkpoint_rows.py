@@ -10,8 +10,6 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-__all__ = ["assert_same_rows", "fields", "multiset", "reference"]
-
 
 def reference(path: Path) -> pq.ParquetFile:
     """A checkpoint whose times are read as they were written."""

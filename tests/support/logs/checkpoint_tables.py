@@ -7,8 +7,6 @@ from deltamirror.deltalog.checkpoint.layout import FILES
 from deltamirror.deltalog.checkpoint.parquet import opened, row_group
 from deltamirror.deltalog.checkpoint.reading import actions_of_table, state_of_actions
 
-__all__ = ["rows", "state_of_table", "table_of"]
-
 
 def rows(state: CheckpointState) -> pa.Table:
     """The table of a classic checkpoint."""

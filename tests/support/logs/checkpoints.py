@@ -12,21 +12,6 @@ from deltamirror.storage.address import StoreAddress
 from deltamirror.storage.store import Store
 from deltamirror.work import CheckpointBase, CheckpointOutcome, CheckpointUnit, CommitWork, Lane, Lease
 
-__all__ = [
-    "COMMITTED_AT",
-    "STORY",
-    "base_of",
-    "carried",
-    "commit",
-    "file",
-    "first_commit",
-    "no_guard",
-    "objects",
-    "publish",
-    "put_commits",
-    "unit_of",
-]
-
 COMMITTED_AT = 1_700_000_000_000
 """The time of version 0; each further version comes a second later."""
 

@@ -11,8 +11,6 @@ from deltamirror.storage.address import StoreAddress
 from deltamirror.storage.store import Store
 from deltamirror.work import CommitOutcome, CommitUnit, CommitWork, Guard, Lane, Lease
 
-__all__ = ["Calls", "carried", "commit_key", "held", "log_of", "publish", "unit_of", "watched", "work_of"]
-
 LEASE = Lease(table_id=1, lane=Lane.COMMITS, owner="me", epoch=1, held_until=0.0)
 
 Answer: TypeAlias = Callable[[str, str], object]

@@ -4,8 +4,6 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-__all__ = ["masked", "read_log", "write_log"]
-
 # What no two writers, and no two runs, have in common.
 _OWN = re.compile(
     r'"(?:inCommitTimestamp|timestamp|createdTime)":\d+'

@@ -12,8 +12,6 @@ from msgspec.structs import replace
 
 from deltamirror.delta.lastcheckpoint import LastCheckpoint
 
-__all__ = ["MUTANTS", "Mutant"]
-
 Body = dict[str, Any]
 Wrap = Callable[[Callable[..., Any]], Callable[..., Any]]
 

@@ -13,18 +13,6 @@ from deltamirror.txnlog.queue.outcomes import CommitRecord, Recorded, record_che
 from deltamirror.txnlog.queue.status import TableStatus, table_status
 from deltamirror.work import CheckpointOutcome, CommitOutcome, Failure, Lane, Lease, Published, Stage
 
-__all__ = [
-    "HOUR",
-    "claimed",
-    "end_leases",
-    "failed",
-    "published",
-    "record",
-    "status_of",
-    "work_on",
-    "write_checkpoint",
-]
-
 HOUR = 3600.0
 
 

@@ -17,19 +17,6 @@ from deltamirror.storage.location import local_path
 from deltamirror.work import Outcome, Unit
 from tests.support.lakes.lake import add
 
-__all__ = [
-    "ScriptedRunner",
-    "append",
-    "committed_files",
-    "following",
-    "local_settings",
-    "log_of",
-    "make_table",
-    "mirror_of",
-    "published_files",
-    "until",
-]
-
 
 def local_settings(settings: Settings | None = None, **changed: Any) -> Settings:
     """Settings of a mirror without Spark that never waits long; ``checkpoint_…`` and ``breaker_…`` are of these.

@@ -12,8 +12,6 @@ from deltamirror.txnlog.queue.chore_records import ChoreRecord
 from deltamirror.work import Chore
 from tests.support.mirrors.local import following, local_settings
 
-__all__ = ["chore_record", "maintaining", "maintaining_service"]
-
 
 def maintaining(**more: Any) -> Settings:
     """Settings of a service that looks for work all the time, and takes all the time that it needs."""

@@ -17,8 +17,6 @@ from deltamirror.storage.store import Store
 from tests.support.logs.commit_units import Calls, watched
 from tests.support.mirrors.local import local_settings
 
-__all__ = ["WatchedInspector", "assert_clean", "comparing_every", "reconciled", "reconciler_of", "reconciling"]
-
 
 def comparing_every(seconds: float) -> LiveSettings:
     """The settings of a background reconciler."""

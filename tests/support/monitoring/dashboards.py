@@ -5,8 +5,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-__all__ = ["DEPLOY", "panels", "queries"]
-
 DEPLOY = Path(__file__).parents[3] / "deploy"
 
 

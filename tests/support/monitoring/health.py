@@ -13,8 +13,6 @@ from deltamirror.ops.health import HealthMonitor
 from deltamirror.web.address import ListenAddress
 from deltamirror.web.listener import Listener, monitoring_app
 
-__all__ = ["Answer", "asked", "served", "until_part"]
-
 _ATTEMPTS = 3_000
 _PAUSE = 0.1
 

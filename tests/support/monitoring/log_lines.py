@@ -8,8 +8,6 @@ from typing import Any
 
 from deltamirror.cli.logs import JsonLines
 
-__all__ = ["Line", "json_lines"]
-
 Line = dict[str, Any]
 
 

@@ -16,8 +16,6 @@ from aiosmtpd.controller import Controller
 
 from tests.support.servers.ports import held_port
 
-__all__ = ["HttpReceiver", "Received", "SmtpReceiver", "http_receiver", "smtp_receiver"]
-
 
 @dataclass(frozen=True, slots=True)
 class Received:

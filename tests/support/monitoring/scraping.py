@@ -7,8 +7,6 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from deltamirror.telemetry import metrics
 
-__all__ = ["labels_of", "own_labels", "scraped", "value"]
-
 
 def scraped() -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
     """Every sample by its name and labels; a sample that is there twice is an error."""

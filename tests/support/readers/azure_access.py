@@ -6,8 +6,6 @@ from typing import Any, Self
 
 from deltamirror.config import StorageSettings
 
-__all__ = ["AzureAccess"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AzureAccess:

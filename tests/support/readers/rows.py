@@ -9,8 +9,6 @@ from typing import Any
 
 import pyarrow as pa
 
-__all__ = ["fingerprint", "fingerprint_of", "row_texts", "rows_or_error"]
-
 
 def fingerprint(table: pa.Table) -> dict[str, object]:
     """The number of rows, and a digest of their values by column name."""

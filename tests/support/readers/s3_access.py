@@ -9,8 +9,6 @@ from typing import Any, Self
 
 from deltamirror.config import Secret, StorageSettings
 
-__all__ = ["S3Access", "bucket_and_key"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class S3Access:

@@ -7,8 +7,6 @@ from deltamirror.delta.lastcheckpoint import Trust
 from deltamirror.errors import InvalidInput, Unsupported
 from tests.support.reference_logs.sets import Collection, Floors, ReferenceSet, Refusal, Source
 
-__all__ = ["WHERE", "beside_the_repository"]
-
 WHERE = "GOLDEN_TABLES"
 """The variable that says where they are."""
 

@@ -18,8 +18,6 @@ from deltamirror.txnlog.content.state import TableState
 from deltamirror.txnlog.database.schema import heads, tables
 from deltamirror.txnlog.tables.registry import insert_table
 
-__all__ = ["begin_table", "commit_files", "committed_verbatim", "has_texts", "without_empty_tags"]
-
 A = TypeVar("A", Protocol, Metadata)
 
 _BEFORE_FIRST = {"version": -1, "metadata_version": -1, "protocol_version": -1}

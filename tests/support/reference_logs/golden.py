@@ -11,8 +11,6 @@ from tests.support.reference_logs.beside import WHERE, beside_the_repository
 from tests.support.reference_logs.own import own_logs
 from tests.support.reference_logs.sets import ReferenceSet
 
-__all__ = ["pytest_addoption", "pytest_configure", "reference"]
-
 _OPTION = "--golden"
 _is_golden = False
 

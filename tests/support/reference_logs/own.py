@@ -9,8 +9,6 @@ from deltamirror.delta.lastcheckpoint import Trust
 from deltamirror.errors import InvalidInput, Unsupported
 from tests.support.reference_logs.sets import Collection, Floors, ReferenceSet, Refusal, Source
 
-__all__ = ["CURRENT", "ROOT", "own_logs"]
-
 ROOT = Path(__file__).parents[2] / "reference" / "logs"
 CURRENT, EARLIER = "delta-spark-4.4.0", "delta-spark-4.0.1"
 

@@ -9,8 +9,6 @@ from pathlib import Path
 from deltamirror.delta.lastcheckpoint import Trust
 from deltamirror.errors import DeltaMirrorError
 
-__all__ = ["Collection", "Floors", "ReferenceSet", "Refusal", "Source"]
-
 
 @dataclass(frozen=True, slots=True)
 class Refusal:

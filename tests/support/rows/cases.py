@@ -7,8 +7,6 @@ from typing import Any
 
 from deltamirror import Table
 
-__all__ = ["CASES", "folders", "statistics"]
-
 _MANY = ", ".join(f"c{number} int" for number in range(40))
 _TYPES = (
     "b byte, s short, i int, l long, f float, d double, z double, q double, c decimal(20,4), k decimal(38,20), "

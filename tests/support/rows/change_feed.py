@@ -5,8 +5,6 @@ from pathlib import Path
 
 from tests.support.readers.reader import Reader
 
-__all__ = ["feed"]
-
 
 def feed(spark: Reader, folder: Path, columns: Sequence[str]) -> list[tuple[str, ...]]:
     """All changes after version 0, each as texts: its version, its kind, and these columns."""

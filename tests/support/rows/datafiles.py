@@ -21,8 +21,6 @@ from deltamirror.txnlog.tables.reading import Snapshot
 from tests.support.readers.reader import SeenFile, SeenTable
 from tests.support.readers.rows import fingerprint
 
-__all__ = ["data_file", "seen_by_us", "stats_of"]
-
 _FIELD_ID = b"PARQUET:field_id"
 _COLUMN_ID = "delta.columnMapping.id"
 

@@ -10,8 +10,6 @@ import pyarrow as pa
 from deltamirror import Table
 from tests.support.spark.commands import Command, FrameLoad, FrameWrite
 
-__all__ = ["ORDERS", "assert_format_works", "committed", "data_files", "frame_rows", "ids", "some"]
-
 ORDERS = "id long not null, day date, amount double, `a.b` string"
 """The last column has a name that Spark takes for a field of a struct, unless it is told otherwise."""
 

@@ -4,8 +4,6 @@ from datetime import date
 
 import pyarrow as pa
 
-__all__ = ["DAY", "NEXT", "ORDERS", "ids", "orders"]
-
 ORDERS = "id long not null, day date, amount double, note string"
 DAY, NEXT = date(2024, 5, 1), date(2024, 5, 2)
 

@@ -19,8 +19,6 @@ import pyarrow as pa
 from deltamirror import Catalog, Insert, Transaction, Update
 from deltamirror.errors import Conflict
 
-__all__ = ["race"]
-
 _ROOT = Path(__file__).parents[3]
 
 Answers = dict[str, int]

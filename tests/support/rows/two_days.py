@@ -11,8 +11,6 @@ import pytest
 from deltamirror import Catalog, Table
 from deltamirror.rows.scanning import TableFiles
 
-__all__ = ["FIRST", "SCHEMA", "SECOND", "THIRD", "ids", "on_disk", "opened_files", "paths", "rows", "two_days"]
-
 SCHEMA = "id long not null, day date, amount decimal(10,2), note string, ok boolean"
 FIRST, SECOND, THIRD = (date(2026, 11, day) for day in (16, 17, 18))
 

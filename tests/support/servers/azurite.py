@@ -11,8 +11,6 @@ from deltamirror.config import StorageSettings
 from tests.support.servers.azurite_server import AzuriteServer, started_azurite
 from tests.support.suite.inventory import record
 
-__all__ = ["azure_container", "azure_settings", "azurite_server"]
-
 
 @pytest.fixture(scope="session")
 def azurite_server() -> Iterator[AzuriteServer]:

@@ -28,8 +28,6 @@ from tests.support.servers.server_guard import (
     ServerGuard,
 )
 
-__all__ = ["ACCOUNT", "KEY", "AzuriteFailedToStart", "AzuriteServer", "started_azurite"]
-
 ACCOUNT = "deltamirror"
 KEY = base64.b64encode(b"deltamirror-tests").decode()
 _PACKAGE = Path(sys.prefix) / "azurite" / "node_modules" / "azurite"

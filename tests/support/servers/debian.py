@@ -9,8 +9,6 @@ from pathlib import Path
 
 from tests.support.suite.inventory import record
 
-__all__ = ["installed"]
-
 _LOCK = Path(tempfile.gettempdir()) / "deltamirror-apt.lock"
 _WAIT_FOR_OTHERS = "DPkg::Lock::Timeout=300"
 

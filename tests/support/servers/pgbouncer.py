@@ -21,8 +21,6 @@ from tests.support.servers.postgres_server import (
     PostgresServer,
 )
 
-__all__ = ["pooled"]
-
 
 @contextmanager
 def pooled(server: PostgresServer, database: str, **settings: str) -> Iterator[str]:

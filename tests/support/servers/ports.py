@@ -4,8 +4,6 @@ import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-__all__ = ["held_port"]
-
 
 @contextmanager
 def held_port(port: int = 0) -> Iterator[int]:

@@ -23,8 +23,6 @@ from psycopg import sql
 
 from tests.support.servers.ports import held_port
 
-__all__ = ["PostgresServer", "ServerFailedToStart", "installed_binaries", "prepared_server"]
-
 USER = "deltamirror"
 PASSWORD = "deltamirror-tests"
 START_TIMEOUT_SECONDS = 60

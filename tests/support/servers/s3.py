@@ -14,8 +14,6 @@ from tests.support.servers.seaweed_server import SeaweedServer, started_seaweed
 from tests.support.servers.versity_server import VersityServer, started_versity
 from tests.support.suite.inventory import record
 
-__all__ = ["ON_BOTH_SERVERS", "s3_bucket", "s3_server", "s3_settings", "seaweed_server", "versity_server"]
-
 _FIXTURES: Final = {"seaweedfs": "seaweed_server", "versitygw": "versity_server"}
 ON_BOTH_SERVERS: Final = pytest.mark.parametrize("s3_server", list(_FIXTURES), indirect=True)
 """For tests that have to pass on either server."""

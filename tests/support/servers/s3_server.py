@@ -7,8 +7,6 @@ from typing import Final
 from deltamirror.config import Secret, StorageSettings
 from tests.support.servers.server_guard import GuardedServer
 
-__all__ = ["ACCESS_KEY", "REGION", "SECRET_KEY", "S3Server"]
-
 ACCESS_KEY: Final = "deltamirror"
 SECRET_KEY: Final = "deltamirror-tests"
 REGION: Final = "us-east-1"

@@ -19,8 +19,6 @@ from tests.support.servers.ports import held_port
 from tests.support.servers.s3_server import ACCESS_KEY, SECRET_KEY, S3Server
 from tests.support.servers.server_guard import ANSWER_TIMEOUT_SECONDS, START_TIMEOUT_SECONDS, ServerGuard
 
-__all__ = ["SeaweedFailedToStart", "SeaweedServer", "started_seaweed"]
-
 _SERVICES = ("master", "volume", "filer", "s3")
 # The administration's second port is always this much above its first one.
 _ADMIN_OFFSET = 10_000

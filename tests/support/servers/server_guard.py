@@ -12,8 +12,6 @@ from itertools import count
 from pathlib import Path
 from typing import Self
 
-__all__ = ["ANSWER_TIMEOUT_SECONDS", "START_TIMEOUT_SECONDS", "GuardedServer", "ServerGuard"]
-
 START_TIMEOUT_SECONDS = 60
 ANSWER_TIMEOUT_SECONDS = 60
 

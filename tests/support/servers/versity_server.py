@@ -18,8 +18,6 @@ from tests.support.servers.ports import held_port
 from tests.support.servers.s3_server import ACCESS_KEY, REGION, SECRET_KEY, S3Server
 from tests.support.servers.server_guard import START_TIMEOUT_SECONDS, ServerGuard
 
-__all__ = ["VersityFailedToStart", "VersityServer", "started_versity"]
-
 _BINARY = Path(sys.prefix) / "versitygw" / "versitygw"
 _LOCKED = Path(__file__).resolve().parents[2] / "versitygw" / "go.mod"
 

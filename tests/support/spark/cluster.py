@@ -10,8 +10,6 @@ from typing import Any
 from tests.support.servers.ports import held_port
 from tests.support.spark.programs import SparkProgram
 
-__all__ = ["started_cluster"]
-
 
 @contextmanager
 def started_cluster(folder: Path, environment: Mapping[str, str]) -> Iterator[str]:

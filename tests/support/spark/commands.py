@@ -29,25 +29,6 @@ from deltamirror.rows.spark import SparkRows
 from deltamirror.rows.spark_batches import batches_by_rows
 from deltamirror.rows.spark_merging import LargeMerge
 
-__all__ = [
-    "BatchRows",
-    "Command",
-    "DeltaSave",
-    "Edits",
-    "ExampleRun",
-    "FrameLoad",
-    "FrameOf",
-    "FrameWrite",
-    "LargeMerges",
-    "Result",
-    "StreamCopy",
-    "StreamRun",
-    "TableOptimize",
-    "asked",
-    "result_of",
-    "run_command",
-]
-
 
 class Command(Protocol):
     """Something to do with a session."""

@@ -8,8 +8,6 @@ from pathlib import Path
 from tests.support.servers.ports import held_port
 from tests.support.spark.programs import SparkProgram, answers
 
-__all__ = ["ConnectServer", "started_connect"]
-
 
 @dataclass(frozen=True)
 class ConnectServer:

@@ -12,8 +12,6 @@ from pyspark.errors import PySparkException
 from deltamirror.delta.schema import schema_string
 from deltamirror.delta.schema.arrow import from_arrow
 
-__all__ = ["DataFrame", "Settings", "SparkSession"]
-
 Task = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 

@@ -14,8 +14,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-__all__ = ["SparkProgram", "answers", "spark_environment"]
-
 _START_TIMEOUT_SECONDS = 180
 _LOG_TAIL = 8_000
 

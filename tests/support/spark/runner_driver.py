@@ -26,8 +26,6 @@ from deltamirror.pipeline.run.spark.runner import SparkRunner
 from tests.support.spark.commands import run_command
 from tests.support.suite.worker import serve, take_stdout
 
-__all__ = ["Harvest", "harvested", "packed", "unpacked"]
-
 Harvest: TypeAlias = tuple[list[Part], DeltaMirrorError | None]
 
 

@@ -32,8 +32,6 @@ from tests.support.spark.runner_driver import Harvest, harvested, packed, unpack
 from tests.support.suite.inventory import record
 from tests.support.suite.worker import Worker
 
-__all__ = ["CANARY", "RUNNERS", "Rig", "SparkRig", "started_driver"]
-
 T = TypeVar("T")
 R = TypeVar("R")
 

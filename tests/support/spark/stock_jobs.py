@@ -14,19 +14,6 @@ from pyspark.sql import SparkSession
 from deltamirror.spark.logstore import LOG_STORE
 from tests.support.readers.rows import row_texts
 
-__all__ = [
-    "LogStoreListing",
-    "LogStoreRace",
-    "LogStoreRead",
-    "LogStoreWrite",
-    "StockJob",
-    "StreamedTable",
-    "TwinJob",
-    "TwinOutcome",
-    "configured",
-    "job_settings",
-]
-
 
 def job_settings(server: str, token: str, locations: str, retry_seconds: int = 60) -> dict[str, str]:
     """The settings of a session whose tables below ``locations`` are asked for at a server."""

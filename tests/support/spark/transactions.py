@@ -13,8 +13,6 @@ from deltamirror.errors import DeltaMirrorError
 from deltamirror.spark import transaction
 from tests.support.spark.stock_jobs import configured
 
-__all__ = ["TransactionJob", "TransactionOutcome"]
-
 
 @dataclass(slots=True)
 class TransactionOutcome:

@@ -11,8 +11,6 @@ from deltamirror.storage.open import store_at
 from deltamirror.storage.store import Store
 from tests.support.servers.versity_server import VersityServer
 
-__all__ = ["ON_S3_TOO", "STORES", "StorePlace", "any_place", "any_store", "place_of"]
-
 STORES = ("memory", "disk", "s3", "versitygw", "azure")
 ON_S3_TOO = pytest.mark.default_on("memory", "s3")
 """For what depends on the answers of a store, each of which every store gives in the contract of stores."""

@@ -18,8 +18,6 @@ from deltamirror.storage.store import Store
 from tests.support.faults.rules import Cut
 from tests.support.faults.s3_proxy import Access, S3Proxy
 
-__all__ = ["CutUploads", "cut_uploads"]
-
 _PART: Final = 5 * 1024 * 1024
 """The smallest that S3 takes."""
 _LARGEST: Final = 512 * 1024

@@ -13,8 +13,6 @@ from unittest import mock
 from deltamirror.cli import main
 from deltamirror.storage import files
 
-__all__ = ["COMMAND", "dead"]
-
 COMMAND = (sys.executable, __file__)
 
 

@@ -13,8 +13,6 @@ from deltamirror.pipeline.run.local.runner import InProcessRunner
 from deltamirror.storage.store import Store
 from tests.support.logs.commit_units import watched
 
-__all__ = ["FailingCalls", "FailingPut", "runner_over"]
-
 _PUTS = ("create", "replace", "put")
 Wrap = Callable[[Store], Store]
 

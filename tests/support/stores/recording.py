@@ -7,8 +7,6 @@ from typing import TypeVar
 from deltamirror.errors import Unavailable
 from deltamirror.storage.store import Changed, Created, Data, ETag, Exists, Meta, Object, Obstacle, Replaced, Store
 
-__all__ = ["RecordingStore"]
-
 T = TypeVar("T")
 
 

@@ -17,8 +17,6 @@ from deltamirror import Catalog, Table
 from tests.support.lakes.lake import add
 from tests.support.mirrors.local import committed_files, log_of, make_table, mirror_of, published_files
 
-__all__ = ["COMMAND"]
-
 COMMAND = ("unshare", "--user", "--map-root-user", "--mount")
 _SIZE = 512 * 1024
 _PAGE = 4096

@@ -16,8 +16,6 @@ import pytest
 from tests.support.databases.catalogs import ENGINES
 from tests.support.stores.any_store import STORES
 
-__all__ = ["is_default", "is_left_out", "places_of", "pytest_addoption", "pytest_collection_modifyitems"]
-
 _RUNNERS: Final = frozenset({"process", "local", "standalone", "connect"})
 _KINDS: Final = (frozenset(ENGINES), frozenset(STORES), _RUNNERS)
 """A combination names a database, a store, a runner, or several of these."""

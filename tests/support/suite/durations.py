@@ -10,8 +10,6 @@ from typing import Final
 
 import pytest
 
-__all__ = ["pytest_addoption", "pytest_runtest_logreport", "pytest_sessionfinish", "recorded"]
-
 _FILE: Final = Path(__file__).parents[2] / "durations.json"
 _OPTION: Final = "--record-durations"
 _measured: Final = defaultdict[str, float](float)

@@ -9,15 +9,6 @@ from pathlib import Path
 
 import pytest
 
-__all__ = [
-    "ARCHIVE",
-    "FOR_SHORT_LIVES",
-    "environment_as_before",
-    "logs_as_before",
-    "pytest_collection_finish",
-    "pytest_configure",
-]
-
 _OF_PYTEST = "PYTEST_CURRENT_TEST"
 ARCHIVE = Path(sys.prefix) / "spark-classes" / "archive.jsa"
 FOR_SHORT_LIVES = (

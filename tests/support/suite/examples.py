@@ -12,8 +12,6 @@ from hypothesis import HealthCheck, settings
 
 _RANDOM = "RANDOM_EXAMPLES" in os.environ
 
-__all__ = ["at_some_moments", "long_examples"]
-
 at_some_moments = pytest.mark.parametrize("every", [3, pytest.param(1, marks=pytest.mark.elsewhere)])
 """For a test that breaks off work at one moment after the other: the default suite has every third, `make soak` all."""
 

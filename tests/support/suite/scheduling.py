@@ -12,8 +12,6 @@ from xdist.scheduler import LoadFileScheduling  # type: ignore[import-untyped]
 
 from tests.support.suite.durations import recorded
 
-__all__ = ["pytest_collection_modifyitems", "pytest_xdist_make_scheduler"]
-
 _TOGETHER: Final = ("tests/contract/runner/", "tests/interop/")
 """The folders whose files share sessions of Spark: three that publish, and the reader, whose code is compiled as it
 goes."""

@@ -7,8 +7,6 @@ from typing import Any, Final, NoReturn
 
 import pytest
 
-__all__ = ["missing_kernel_feature"]
-
 _ALLOWED: Final = "the kernel lacks "
 
 

@@ -12,8 +12,6 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TextIO
 
-__all__ = ["RequestFailed", "Worker", "WorkerDied", "serve", "take_stdout"]
-
 _ROOT = Path(__file__).parents[3]
 _LOG_TAIL = 8_000
 

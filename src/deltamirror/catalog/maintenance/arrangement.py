@@ -20,8 +20,6 @@ from deltamirror.rows.compaction import bins, by_partition
 from deltamirror.rows.layout import Layout
 from deltamirror.txnlog.tables.reading import Snapshot
 
-__all__ = ["Arrangement", "arrangement_of"]
-
 _CUBE_FILES: Final = 16
 """How many files of the wanted size are ordered together: one task has them, and a temporary file their rows."""
 _CUBE: Final = "ZCUBE_ID"

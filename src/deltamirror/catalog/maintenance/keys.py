@@ -15,8 +15,6 @@ from deltamirror.delta.paths import decode_path, is_absolute
 from deltamirror.errors import InvalidLocation, Unsupported
 from deltamirror.storage.location import file_place, is_inside, local_path
 
-__all__ = ["KeySet", "TableFolder"]
-
 
 class TableFolder:
     """The folder of a table, for the question which of its files a path of the log means."""

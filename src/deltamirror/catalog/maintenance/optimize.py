@@ -19,7 +19,7 @@ from deltamirror.delta.actions import Action, Add, Remove
 from deltamirror.delta.commitinfo import optimize_metrics, record_count
 from deltamirror.delta.properties import TARGET_FILE_SIZE
 from deltamirror.errors import InvalidInput
-from deltamirror.pipeline.run.compaction import Compactor, compactor_beside, open_compactor
+from deltamirror.pipeline.run.compaction import Compactor, open_compactor
 from deltamirror.rows.compaction import Bin
 from deltamirror.rows.discarding import discarded_if_refused
 from deltamirror.rows.duties import require_movable_rows
@@ -35,8 +35,6 @@ from deltamirror.txnlog.tables.reading import Snapshot
 
 if TYPE_CHECKING:
     from deltamirror.catalog.catalog import Catalog
-
-__all__ = ["Optimization", "Optimized", "compactor_beside", "optimized"]
 
 _LARGEST: Final = 2**63 - 1
 

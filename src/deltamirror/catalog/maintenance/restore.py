@@ -22,8 +22,6 @@ from deltamirror.errors import NotFound, Refused
 from deltamirror.txnlog.tables.differences import WayBack, difference
 from deltamirror.txnlog.tables.reading import Snapshot
 
-__all__ = ["Restoration"]
-
 _NAMED: Final = 5
 
 

@@ -37,8 +37,6 @@ from deltamirror.txnlog.database.clock import time_of
 from deltamirror.txnlog.tables.named_files import paths_since, retained_paths
 from deltamirror.txnlog.tables.registry import MirrorState, TableInfo, table_info
 
-__all__ = ["Progress", "Record", "Retain", "Vacuum", "Vacuumed"]
-
 Progress = Callable[[int, int], None]
 """Told how many files are deleted, of how many, after each batch."""
 

@@ -13,8 +13,6 @@ from deltamirror.delta.schema import (
     primitive_names,
 )
 
-__all__ = ["features_for", "missing_features", "row_duties", "row_tracking"]
-
 # The values that switch a property's feature on: of booleans, of columnMapping.mode, of checkpointPolicy.
 _ON = frozenset({"true", "name", "id", "v2"})
 _BY_PROPERTY = {row.by_property: name for name, row in FEATURES.items() if row.by_property}

@@ -15,18 +15,6 @@ from deltamirror.delta.order import champ_order
 from deltamirror.delta.properties import FEATURE_PREFIX, PROTOCOL_PROPERTIES
 from deltamirror.errors import InvalidInput, Unsupported
 
-__all__ = [
-    "DEFAULT_PROTOCOL",
-    "protocol_for",
-    "reader_features_of",
-    "require_readable",
-    "require_writable",
-    "table_features_from_properties",
-    "upgrade",
-    "without_fence",
-    "writer_features_of",
-]
-
 DEFAULT_PROTOCOL = Protocol(min_reader_version=1, min_writer_version=2)
 """What a table needs that uses no feature."""
 

@@ -28,8 +28,6 @@ from deltamirror.delta.schema.keys import (
     TYPE_CHANGES,
 )
 
-__all__ = ["FEATURES", "FENCE_FEATURE", "READER_FEATURES_VERSION", "WRITER_FEATURES_VERSION", "Feature", "Support"]
-
 FENCE_FEATURE = "deltamirrorFence"
 """Our private writer-only feature: in a protocol, it makes every other writer refuse the table."""
 

@@ -15,8 +15,6 @@ from deltamirror.delta.schema.keys import COMMENT
 from deltamirror.delta.schema.types import ArrayType, DataType, Decimal, Field, MapType, Primitive, StructType
 from deltamirror.errors import InvalidSchema
 
-__all__ = ["from_arrow", "to_arrow"]
-
 _TO_ARROW: Mapping[str, pa.DataType] = {
     "string": pa.string(),
     "long": pa.int64(),

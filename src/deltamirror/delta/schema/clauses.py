@@ -12,8 +12,6 @@ from deltamirror.delta.schema.columns import ColumnPath
 from deltamirror.delta.schema.ddl import DdlParser, parsed_text, with_char
 from deltamirror.delta.schema.types import Field
 
-__all__ = ["AddedColumn", "ChangedColumn", "Position", "added_columns", "changed_column"]
-
 _ADDITIONS: Final = "write address.zip string COMMENT 'postal code' AFTER street; NOT NULL and DEFAULT cannot be added"
 _CHANGES: Final = (
     "write TYPE bigint, COMMENT 'net', FIRST, AFTER id, SET NOT NULL, DROP NOT NULL, SET DEFAULT 0, or DROP DEFAULT"

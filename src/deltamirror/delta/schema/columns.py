@@ -12,18 +12,6 @@ from typing import Final, TypeAlias
 from deltamirror.delta.schema.types import ArrayType, DataType, Field, MapType, StructType
 from deltamirror.errors import InvalidSchema
 
-__all__ = [
-    "ColumnPath",
-    "column_path",
-    "column_paths",
-    "field_at",
-    "path_text",
-    "physical_path",
-    "quoted_path",
-    "resolved_path",
-    "with_type_at",
-]
-
 ColumnPath: TypeAlias = tuple[str, ...]
 
 _PART: Final = re.compile(r"\s*(?:`((?:[^`]|``)*)`|([^`.,]+?))\s*(\.|,|\Z)")

@@ -14,8 +14,6 @@ from deltamirror.delta.schema.quoting import unquoted
 from deltamirror.delta.schema.types import ArrayType, DataType, Decimal, Field, MapType, Primitive, StructType
 from deltamirror.errors import InvalidSchema
 
-__all__ = ["DdlParser", "column_text", "from_ddl", "parsed_text", "type_text", "with_char"]
-
 T = TypeVar("T")
 
 # Spark SQL's name -> (Delta's name, the name in Spark's catalog string)

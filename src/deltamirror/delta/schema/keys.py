@@ -2,23 +2,6 @@
 
 from typing import Final
 
-__all__ = [
-    "CHAR_VARCHAR",
-    "COLUMN_ID",
-    "COMMENT",
-    "CURRENT_DEFAULT",
-    "EXISTS_DEFAULT",
-    "GENERATION_EXPRESSION",
-    "IDENTITY_EXPLICIT_INSERT",
-    "IDENTITY_HIGH_WATER_MARK",
-    "IDENTITY_START",
-    "IDENTITY_STEP",
-    "INVARIANTS",
-    "NESTED_IDS",
-    "PHYSICAL_NAME",
-    "TYPE_CHANGES",
-]
-
 CHAR_VARCHAR: Final = "__CHAR_VARCHAR_TYPE_STRING"
 COLUMN_ID: Final = "delta.columnMapping.id"
 COMMENT: Final = "comment"

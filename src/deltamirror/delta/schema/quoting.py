@@ -4,8 +4,6 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-__all__ = ["quoted", "unquoted"]
-
 _ESCAPE: Final = r"\\u([0-9a-fA-F]{4})|\\U([0-9a-fA-F]{8})|\\([01][0-7]{2})|\\(.)"
 _ESCAPES: Final = {quote: re.compile(f"{_ESCAPE}|({quote}){quote}", re.DOTALL) for quote in "'\""}
 _CONTROL: Final[Mapping[str, str]] = {

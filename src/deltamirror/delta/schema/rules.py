@@ -5,8 +5,6 @@ from collections.abc import Iterator
 from deltamirror.delta.schema.types import ArrayType, DataType, Decimal, MapType, StructType
 from deltamirror.errors import InvalidSchema
 
-__all__ = ["validate_schema"]
-
 # Parquet readers of the reference implementation cannot address a column with one of these in its name.
 _FORBIDDEN = frozenset(" ,;{}()\n\t=")
 _MAX_PRECISION = 38

@@ -22,8 +22,6 @@ from deltamirror.delta.schema.types import (
 )
 from deltamirror.errors import InvalidSchema
 
-__all__ = ["parse_schema", "schema_string"]
-
 _DECIMAL = re.compile(r"decimal\(\s*(\d{1,3})\s*,\s*(\d{1,3})\s*\)")
 _EXAMPLE = """write {"type":"struct","fields":[{"name":"id","type":"long","nullable":true,"metadata":{}}]}"""
 _Path = tuple[str, ...]

@@ -6,18 +6,6 @@ from typing import TypeAlias
 
 from deltamirror.delta.schema.keys import PHYSICAL_NAME
 
-__all__ = [
-    "PRIMITIVES",
-    "ArrayType",
-    "DataType",
-    "Decimal",
-    "Field",
-    "MapType",
-    "Primitive",
-    "StructType",
-    "primitive_names",
-]
-
 PRIMITIVES = frozenset(
     {
         "string",

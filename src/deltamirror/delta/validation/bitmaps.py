@@ -11,8 +11,6 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-__all__ = ["Bitmap", "MalformedBitmap", "Range", "decode_bitmap", "row_ranges"]
-
 MAGIC: Final = 1681511377
 _PLAIN_COOKIE: Final = 12346
 _RUN_COOKIE: Final = 12347

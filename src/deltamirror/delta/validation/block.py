@@ -17,8 +17,6 @@ from deltamirror.delta.keys import repeated_key
 from deltamirror.delta.validation.paths import LOG_FOLDER, LONGEST_PATH, PLAIN_PATH
 from deltamirror.delta.validation.table import FIRST_MILLISECONDS, FIRST_SECONDS, LARGEST, TableRules
 
-__all__ = ["PlainBlock", "plain_block"]
-
 _columns = attrgetter(
     "path",
     "size",

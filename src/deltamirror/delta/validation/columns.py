@@ -20,8 +20,6 @@ from deltamirror.delta.schema.keys import (
     TYPE_CHANGES,
 )
 
-__all__ = ["SQL_KEYS", "unreadable_key"]
-
 SQL_KEYS: Final = frozenset({GENERATION_EXPRESSION, CURRENT_DEFAULT, EXISTS_DEFAULT})
 """The keys whose values are SQL."""
 

@@ -10,8 +10,6 @@ from deltamirror.delta.validation.protocol import check_protocol, check_upgrade
 from deltamirror.delta.validation.rules import violation
 from deltamirror.delta.validation.table import TableRules
 
-__all__ = ["OncePerCommit", "check_actions"]
-
 
 def check_actions(
     actions: Sequence[Action],

@@ -9,8 +9,6 @@ no operator lacks what stands beside it, and no character is one that SQL does n
 import re
 from typing import Final
 
-__all__ = ["sql_objection"]
-
 _PIECE: Final = re.compile(
     r"""(?P<text>(?<!\w)[rR]'[^']*'|(?<!\w)[rR]"[^"]*"|'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|`(?:[^`]|``)+`)
     |(?P<comment>/\*)

@@ -10,8 +10,6 @@ from typing import Final
 from deltamirror.delta.shapes import ShapeRule
 from deltamirror.delta.validation.rules import RULES, Rule, RuleSeverity
 
-__all__ = ["LOG_RULES", "rule_of"]
-
 _WRITE_CHECKPOINT: Final = (
     "delete it, and let a writer write a checkpoint: `deltamirror repair TABLE`, or Delta Spark with a later commit"
 )

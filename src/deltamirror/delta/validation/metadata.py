@@ -25,8 +25,6 @@ from deltamirror.delta.validation.expressions import sql_objection
 from deltamirror.delta.validation.rules import violation
 from deltamirror.errors import InvalidAction, InvalidSchema
 
-__all__ = ["check_metadata"]
-
 _ENABLEMENT = ("delta.inCommitTimestampEnablementVersion", "delta.inCommitTimestampEnablementTimestamp")
 _MATERIALIZED = (
     "delta.rowTracking.materializedRowIdColumnName",

@@ -11,8 +11,6 @@ from urllib.parse import unquote_to_bytes
 
 from deltamirror.delta.paths import canonical_path
 
-__all__ = ["LOG_FOLDER", "LONGEST_PATH", "PLAIN_PATH", "broken_path_rule", "is_plain_path"]
-
 PLAIN_PATH: Final = r"[A-Za-z0-9_=+,-][A-Za-z0-9_=.+,~-]*+(?:/[A-Za-z0-9_=+,~-][A-Za-z0-9_=.+,~-]*+)*+"
 """Matches nearly all paths that writers make; no name in one is empty or begins with a point.
 

@@ -8,8 +8,6 @@ from deltamirror.delta.features.table import READER_FEATURES_VERSION, WRITER_FEA
 from deltamirror.delta.validation.rules import violation
 from deltamirror.errors import InvalidAction
 
-__all__ = ["check_protocol", "check_upgrade"]
-
 
 def check_protocol(protocol: Protocol, index: int | None = None) -> None:
     """Raise InvalidAction unless versions and lists fit together, and we support every feature."""

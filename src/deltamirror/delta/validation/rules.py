@@ -10,8 +10,6 @@ from enum import StrEnum
 from deltamirror.delta.bounds import DEEPEST_JSON
 from deltamirror.errors import InvalidAction
 
-__all__ = ["RULES", "Rule", "RuleSeverity", "violation"]
-
 _LONGEST_FOUND = 200
 
 

@@ -19,8 +19,6 @@ import msgspec
 from deltamirror.delta.rowtracking import NumRecords
 from deltamirror.delta.schema import ArrayType, DataType, Field, MapType, Primitive, StructType, parse_schema
 
-__all__ = ["Stats", "StatsRules", "stats_rules"]
-
 _Judge: TypeAlias = Callable[[object], bool]
 _Shape: TypeAlias = Any
 """A type for msgspec, made of the table's columns."""

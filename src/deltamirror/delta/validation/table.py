@@ -56,8 +56,6 @@ from deltamirror.delta.validation.values import PartitionColumn
 from deltamirror.delta.validation.vectors import BrokenVector, broken_vector_rule, unread_vector_rule
 from deltamirror.errors import InvalidAction
 
-__all__ = ["FIRST_MILLISECONDS", "FIRST_SECONDS", "LARGEST", "TableRules"]
-
 _decode_stats = msgspec.json.Decoder(Stats).decode
 LARGEST = 2**63 - 1
 """The largest integer of the log."""

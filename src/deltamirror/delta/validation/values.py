@@ -17,8 +17,6 @@ from typing import Final, TypeAlias
 from deltamirror.delta.partitions import has_negative_fraction, parse_partition, partition_text
 from deltamirror.delta.schema import DataType, Decimal, Field, Primitive
 
-__all__ = ["Parses", "PartitionColumn"]
-
 Parses: TypeAlias = Callable[[str], bool]
 
 _REMEMBERED: Final = 4096

@@ -11,16 +11,6 @@ from deltamirror.delta.actions import DeletionVector
 from deltamirror.delta.validation.bitmaps import Bitmap, MalformedBitmap, decode_bitmap
 from deltamirror.errors import Unsupported
 
-__all__ = [
-    "INLINE",
-    "BrokenVector",
-    "broken_vector_rule",
-    "inline_bitmap",
-    "named_paths",
-    "unread_vector_rule",
-    "vector_file",
-]
-
 INLINE: Final = "i"
 """The storage type of a vector that is in the log itself."""
 

@@ -8,8 +8,6 @@ from typing import Final, TypeVar
 
 import pyarrow as pa
 
-__all__ = ["blocks_of", "in_threads"]
-
 BLOCK_BYTES: Final = 8 * 1024 * 1024
 """Enough for Arrow to work on many lines at once, little enough to have several of them in memory."""
 

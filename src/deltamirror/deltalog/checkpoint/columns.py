@@ -2,8 +2,6 @@
 
 import pyarrow as pa
 
-__all__ = ["combined"]
-
 
 def combined(column: pa.ChunkedArray) -> pa.Array:
     """The column in one piece; one that is so already is not copied."""

@@ -9,8 +9,6 @@ from deltamirror.delta.actions import Add, Remove
 from deltamirror.deltalog.checkpoint.layout import FILES, REMOVES, VECTOR
 from deltamirror.deltalog.checkpoint.maps import maps_of
 
-__all__ = ["adds_table", "removes_table"]
-
 
 def adds_table(adds: Sequence[tuple[int, Add]]) -> pa.Table:
     """A row for each add, with its ordinal."""

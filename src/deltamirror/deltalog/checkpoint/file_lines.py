@@ -22,8 +22,6 @@ from deltamirror.deltalog.checkpoint.decoded import adds_table, removes_table
 from deltamirror.deltalog.checkpoint.layout import FILES, REMOVES, VECTOR
 from deltamirror.deltalog.checkpoint.maps import map_of_struct
 
-__all__ = ["Block", "MapKeys", "parsed"]
-
 _FEW_BYTES: Final = 64 * 1024
 """Up to here, decoding line by line is faster than Arrow is set up."""
 

@@ -14,8 +14,6 @@ from deltamirror.delta.schema import Field, StructType, from_ddl
 from deltamirror.delta.schema.arrow import to_arrow
 from deltamirror.deltalog.checkpoint.statistics import partition_schema, statistics_schema
 
-__all__ = ["FILES", "PARTITIONS_PARSED", "REMOVES", "STATS_PARSED", "VECTOR", "checkpoint_columns", "file_columns"]
-
 PARTITIONS_PARSED: Final = "partitionValues_parsed"
 STATS_PARSED: Final = "stats_parsed"
 

@@ -6,8 +6,6 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-__all__ = ["TEXT_MAP", "in_order", "map_of_struct", "maps_of"]
-
 TEXT_MAP: Final = pa.map_(pa.string(), pa.string())
 
 

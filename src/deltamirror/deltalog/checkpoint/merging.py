@@ -10,8 +10,6 @@ import pyarrow.compute as pc
 from deltamirror.deltalog.checkpoint.blocks import in_threads
 from deltamirror.deltalog.checkpoint.reconciliation import FileActions, keys_of, pieces, reconciled
 
-__all__ = ["are_few", "merged"]
-
 _MOST_NEWER: Final = 4_096
 """Every newer action cuts the base once more; beyond this, sorting everything is faster than the many pieces."""
 

@@ -8,20 +8,6 @@ import pyarrow.parquet as pq
 
 from deltamirror.errors import InvalidInput
 
-__all__ = [
-    "SCHEMA_KEY",
-    "UNREADABLE",
-    "VERSION",
-    "VERSION_KEY",
-    "as_stored",
-    "has_int96",
-    "has_our_form",
-    "is_ours",
-    "leaves",
-    "opened",
-    "row_group",
-]
-
 SCHEMA_KEY: Final = b"org.apache.spark.sql.parquet.row.metadata"
 VERSION_KEY: Final = b"org.apache.spark.version"
 VERSION: Final = b"4.2.0"

@@ -20,8 +20,6 @@ from deltamirror.deltalog.checkpoint.maps import TEXT_MAP, in_order
 from deltamirror.deltalog.checkpoint.state import CheckpointState
 from deltamirror.errors import InvalidAction
 
-__all__ = ["OTHER_KEYS", "CheckpointActions", "actions_of_table", "other_actions", "state_of_actions"]
-
 _OTHERS: Final[Mapping[str, tuple[str, type[Action]]]] = {
     "protocol": ("minReaderVersion", Protocol),
     "metaData": ("id", Metadata),

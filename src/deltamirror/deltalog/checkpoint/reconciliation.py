@@ -16,8 +16,6 @@ from deltamirror.deltalog.checkpoint.blocks import in_threads
 from deltamirror.deltalog.checkpoint.columns import combined
 from deltamirror.deltalog.checkpoint.scratch import Gathering, Pile
 
-__all__ = ["FileActions", "keys_of", "pieces", "reconciled"]
-
 A = TypeVar("A", pa.Array, pa.Table)
 
 FileActions: TypeAlias = tuple[pa.Table, pa.Table]

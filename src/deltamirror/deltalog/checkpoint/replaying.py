@@ -19,8 +19,6 @@ from deltamirror.deltalog.checkpoint.scratch import Gathering
 from deltamirror.deltalog.checkpoint.state import CheckpointState, tombstones_after, transactions_after
 from deltamirror.deltalog.checkpoint.typed_columns import with_statistics
 
-__all__ = ["Newer", "continued", "replay", "replay_newer"]
-
 _ORDINAL: Final = pa.field("ordinal", pa.int64())
 _ADDS: Final = FILES.append(_ORDINAL)
 _REMOVES: Final = REMOVES.append(_ORDINAL)

@@ -11,8 +11,6 @@ from deltamirror.deltalog.checkpoint.layout import FILES, REMOVES
 from deltamirror.deltalog.checkpoint.reading import CheckpointActions, actions_of_table
 from deltamirror.deltalog.checkpoint.scratch import Gathering
 
-__all__ = ["parquet_actions"]
-
 
 def parquet_actions(
     *files: bytes | pa.Buffer, columns: pa.Schema = FILES, without: Container[int] = ()

@@ -21,8 +21,6 @@ from deltamirror.deltalog.checkpoint.state import CheckpointState
 from deltamirror.deltalog.checkpoint.statistics import partition_schema, statistics_schema
 from deltamirror.deltalog.checkpoint.typed_columns import partition_values, statistics
 
-__all__ = ["checkpoint_schema", "file_rows", "row_batches"]
-
 _PIECE_ROWS: Final = 32 * 1024
 _PIECE_BYTES: Final = 512 * 1024 * 1024
 """Far below the two gigabytes of a string column."""

@@ -16,8 +16,6 @@ import pyarrow as pa
 
 from deltamirror.errors import CapacityExceeded
 
-__all__ = ["Gathering", "Pile"]
-
 _MOST_BYTES: Final = 512 * 1024 * 1024
 
 

@@ -12,8 +12,6 @@ from deltamirror.delta.properties import (
     write_stats_as_struct,
 )
 
-__all__ = ["CheckpointState", "can_continue", "tombstones_after", "transactions_after"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointState:

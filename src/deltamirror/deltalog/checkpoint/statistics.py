@@ -10,8 +10,6 @@ from deltamirror.delta.schema import Decimal, Field, Primitive, StructType, pars
 from deltamirror.delta.schema.columns import column_paths
 from deltamirror.errors import InvalidInput
 
-__all__ = ["partition_schema", "statistics_schema"]
-
 _LONG: Final = Primitive("long")
 _WITH_BOUNDS: Final = frozenset(
     {"byte", "short", "integer", "long", "float", "double", "date", "timestamp", "timestamp_ntz", "string"}

@@ -23,8 +23,6 @@ from deltamirror.deltalog.checkpoint.parquet import as_stored
 from deltamirror.deltalog.checkpoint.statistics import statistics_schema
 from deltamirror.deltalog.checkpoint.values import as_date, as_decimal, as_float, as_local_time, as_time, of_partition
 
-__all__ = ["partition_values", "statistics", "with_statistics"]
-
 _FEW_TEXTS: Final = 256
 _DECODER: Final = json.JSONDecoder(parse_float=Number)
 _TIMES: Final[Mapping[str, Callable[[str], int | None]]] = {

@@ -14,8 +14,6 @@ import pyarrow as pa
 
 from deltamirror.delta.schema import DataType, Decimal, Primitive
 
-__all__ = ["as_date", "as_decimal", "as_float", "as_local_time", "as_time", "of_partition"]
-
 _DATE: Final = r"(?P<year>[+-]?\d{4,6})(?:-(?P<month>\d{1,2})(?:-(?P<day>\d{1,2})"
 _DAY: Final = re.compile(_DATE + r"(?:[ T].*)?)?)?", re.DOTALL | re.ASCII)
 _TIME: Final = re.compile(

@@ -12,8 +12,6 @@ from deltamirror.delta.validation.protocol import check_protocol
 from deltamirror.deltalog.rules.findings import Finding, LogObject
 from deltamirror.errors import CapacityExceeded, InvalidAction, InvalidInput, Unsupported
 
-__all__ = ["Blocks", "CommitRules", "decoded_lines"]
-
 Blocks = Callable[[], Iterable[bytes]]
 """Reads the bytes of a file of lines, in blocks of whole lines, as often as it is called."""
 

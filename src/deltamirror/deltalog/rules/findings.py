@@ -8,8 +8,6 @@ from deltamirror.delta.validation.log_rules import rule_of
 from deltamirror.delta.validation.rules import RuleSeverity
 from deltamirror.errors import CapacityExceeded, DeltaMirrorError, InvalidAction, InvalidLine, Unsupported
 
-__all__ = ["Finding", "LogObject"]
-
 _LONGEST: Final = 200
 
 

@@ -24,8 +24,6 @@ from deltamirror.txnlog.queue.expected_objects import KeptCommit, KeptLog, every
 from deltamirror.txnlog.queue.leases import take
 from deltamirror.work import Lane, Lease
 
-__all__ = ["Adoption", "Adoptions", "adopt", "adopt_all"]
-
 _IN_MEMORY: Final = 64 * 1024 * 1024
 _NAMED: Final = 5
 _WOKE_LATE: Final = "is a version of ours that was superseded: a worker that woke late put it there"

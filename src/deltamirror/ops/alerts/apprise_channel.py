@@ -15,8 +15,6 @@ from deltamirror.ops.alerts.messages import Message, text_of
 from deltamirror.ops.alerts.secrecy import without_secrets
 from deltamirror.txnlog.alerts.records import Event
 
-__all__ = ["AppriseChannel"]
-
 _KINDS: Final = {
     "critical": apprise.NotifyType.FAILURE,
     "warning": apprise.NotifyType.WARNING,

@@ -16,8 +16,6 @@ from deltamirror.telemetry import metrics
 from deltamirror.txnlog.alerts.records import AlertChange, AlertKey, record
 from deltamirror.txnlog.database.access import Database
 
-__all__ = ["AlertWatch", "evaluate_now"]
-
 _log = logging.getLogger(__name__)
 
 

@@ -19,8 +19,6 @@ from deltamirror.ops.alerts.messages import Message, document, text_of, timestam
 from deltamirror.ops.alerts.secrecy import login_of, without_secrets
 from deltamirror.txnlog.alerts.records import AlertRow, Event
 
-__all__ = ["HINT", "Channel", "open_channel", "repeat_of", "wrong_url"]
-
 HINT: Final = "check its url, and whether it is reachable; `deltamirror alert test CHANNEL` tries it"
 
 _log = logging.getLogger("deltamirror.alerts")

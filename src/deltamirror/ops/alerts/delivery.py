@@ -16,8 +16,6 @@ from deltamirror.telemetry.mentions import Mentions
 from deltamirror.txnlog.alerts.deliveries import DeliveryClaim, channels_due, claim, record_failed, record_sent
 from deltamirror.txnlog.database.access import Database
 
-__all__ = ["Dispatcher", "send_within"]
-
 _log = logging.getLogger(__name__)
 
 

@@ -7,8 +7,6 @@ from deltamirror.ops.alerts.readings import Reading
 from deltamirror.ops.alerts.rules import ParsedRule
 from deltamirror.txnlog.alerts.records import AlertChange, AlertKey, AlertRow, AlertState, Facts, Move
 
-__all__ = ["Explanation", "evaluate"]
-
 Explanation: TypeAlias = Callable[[ParsedRule, Reading], Facts]
 """What a notification says."""
 

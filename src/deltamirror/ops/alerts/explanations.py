@@ -13,8 +13,6 @@ from deltamirror.txnlog.queue.breakers import Breaker, BreakerState
 from deltamirror.txnlog.queue.status import LastError, TableStatus
 from deltamirror.txnlog.tables.registry import MirrorState
 
-__all__ = ["facts_of"]
-
 _LONGEST: Final = 1_000
 
 

@@ -6,8 +6,6 @@ from typing import Final
 
 from deltamirror.txnlog.alerts.records import AlertRow, AlertState, Event
 
-__all__ = ["Message", "document", "text_of", "timestamp", "trial_message"]
-
 _DETAILED: Final = 20
 """How many alerts a text names one by one."""
 _LISTED: Final = 100

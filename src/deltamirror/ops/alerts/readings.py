@@ -16,8 +16,6 @@ from deltamirror.txnlog.queue.breakers import Breaker, BreakerState, all_breaker
 from deltamirror.txnlog.queue.status import TableStatus, all_status
 from deltamirror.txnlog.tables.registry import MirrorState
 
-__all__ = ["DRIFT_WINDOW", "Observation", "Reading", "observe"]
-
 DRIFT_WINDOW: Final = 3600
 """For how many seconds an object that was found missing or altered counts."""
 

@@ -19,8 +19,6 @@ from deltamirror.config import (
     scope_of,
 )
 
-__all__ = ["ParsedRule", "channels_in_force", "rules_in_force", "told_channels"]
-
 _OPERATORS: Final[Mapping[str, Callable[[float, float], bool]]] = {
     ">": operator.gt,
     ">=": operator.ge,

@@ -14,8 +14,6 @@ from urllib.parse import unquote
 
 from deltamirror.config import MASK, AlertChannel, redact_text
 
-__all__ = ["login_of", "without_secrets"]
-
 _SHORTEST: Final = 3
 """Shorter pieces are found in any text, and tell nothing."""
 _BETWEEN: Final = re.compile(r"[/?#&;=:@,\s]+")

@@ -10,8 +10,6 @@ from deltamirror.ops.alerts.rules import rules_in_force
 from deltamirror.txnlog.alerts import Silence, has_alerts
 from deltamirror.txnlog.database.access import Database
 
-__all__ = ["exact_patterns", "patterns_of", "words_of"]
-
 
 def patterns_of(target: str, table: str | None, settings: Settings, tables: Sequence[str]) -> tuple[str, str]:
     """The patterns of rules and of subjects that a pattern of either means, with one of tables for a rule."""

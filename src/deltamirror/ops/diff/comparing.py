@@ -15,8 +15,6 @@ from deltamirror.deltalog.checkpoint.layout import FILES
 from deltamirror.deltalog.checkpoint.reconciliation import keys_of
 from deltamirror.deltalog.checkpoint.state import CheckpointState
 
-__all__ = ["DIFFERING", "ONLY_IN_A", "ONLY_IN_B", "ComparedDifference", "compare"]
-
 ONLY_IN_A: Final = "only_in_a"
 ONLY_IN_B: Final = "only_in_b"
 DIFFERING: Final = "differing"

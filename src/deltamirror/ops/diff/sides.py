@@ -13,8 +13,6 @@ from deltamirror.txnlog.database.access import Database
 from deltamirror.txnlog.queue.backlog import fetch_chunks, replay_work
 from deltamirror.txnlog.tables.reading import snapshot
 
-__all__ = ["Side", "location_state", "parse_side", "table_state"]
-
 _VERSION: Final = re.compile(r"[0-9]{1,18}")
 
 

@@ -18,16 +18,6 @@ from deltamirror.txnlog.queue.breakers import Breaker, BreakerState
 from deltamirror.txnlog.queue.claims import Overdue, overdue
 from deltamirror.txnlog.queue.expected_objects import KeptLog, comparisons, kept_logs
 
-__all__ = [
-    "CatalogFacts",
-    "CatalogRecords",
-    "circuit_findings",
-    "comparison_finding",
-    "named",
-    "overdue_findings",
-    "trouble",
-]
-
 _AT_MOST: Final = 20
 """So many tables are looked at; a few are named."""
 _NAMED: Final = 3

@@ -29,8 +29,6 @@ from deltamirror.pipeline.failures.our_errors import our_error
 from deltamirror.storage.calls import StoreCalls
 from deltamirror.txnlog.database.access import Database
 
-__all__ = ["HealthMonitor", "check"]
-
 _HOLDS: Final = 1.0
 """For how many seconds a report is given to all that ask: probes load nothing, however many there are."""
 

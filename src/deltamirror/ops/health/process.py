@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from deltamirror.pipeline.run.runner import Runner
     from deltamirror.pipeline.service.progress import Quiet, Standing, WorkInHand
 
-__all__ = ["ProcessParts", "ServiceProgress", "reconciler_finding", "settings_finding", "spark_finding"]
-
 _RESTART = "restart this process: its tables go to another service, or to itself, when their leases end"
 
 

@@ -4,8 +4,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
-__all__ = ["HealthFinding", "HealthReport", "HealthState", "PartHealth", "combined"]
-
 
 class HealthState(StrEnum):
     """How a part stands."""

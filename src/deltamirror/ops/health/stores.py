@@ -20,8 +20,6 @@ from deltamirror.storage.location import store_prefix
 from deltamirror.storage.open import Stores
 from deltamirror.txnlog.queue.expected_objects import KeptLog
 
-__all__ = ["StoreProbes"]
-
 _MOST_STORES: Final = 16
 """So many stores are asked with one check."""
 

@@ -18,8 +18,6 @@ from deltamirror.storage.location import canonical_location, local_path, store_p
 from deltamirror.storage.open import store_above
 from deltamirror.storage.store import Store
 
-__all__ = ["Pattern", "find_tables", "listed_tables", "table_name_of"]
-
 _WILD: Final = re.compile(r"[*?\[]")
 _UNNAMEABLE: Final = re.compile(r"[^A-Za-z0-9_\-]+")
 

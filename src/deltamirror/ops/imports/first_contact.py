@@ -38,8 +38,6 @@ from deltamirror.storage.store import Created, Store
 from deltamirror.txnlog.imports.importing import no_foundation
 from deltamirror.txnlog.tables.registry import TableInfo, require_free, require_name
 
-__all__ = ["FirstContact", "Offer"]
-
 _FIRST: Final = f"{LOG_DIRECTORY}/{commit_name(0)}"
 _TURNS: Final = 64
 

@@ -17,8 +17,6 @@ from deltamirror.storage.address import StoreAddress
 from deltamirror.storage.store import Meta, Store
 from deltamirror.txnlog.imports.importing import ImportedCheckpoint, StoredFile
 
-__all__ = ["ForeignLog", "metas_digest"]
-
 
 def metas_digest(metas: Iterable[Meta]) -> str:
     """What tells objects from others of the same names; the same in every release, which goes on with an import."""

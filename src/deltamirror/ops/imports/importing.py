@@ -35,8 +35,6 @@ from deltamirror.txnlog.imports.parts import CommitPart
 from deltamirror.txnlog.queue.backlog import count_files
 from deltamirror.txnlog.tables.registry import TableInfo, require_free, require_name, table_info, tables_of_delta_id
 
-__all__ = ["ImportOrder", "Imported", "Observer", "TableImporter"]
-
 logger = logging.getLogger(__name__)
 
 _TRIES: Final = 3

@@ -24,8 +24,6 @@ from deltamirror.txnlog.database.access import Database
 from deltamirror.txnlog.queue.maintenance import MaintainedTable, record_done, record_failure
 from deltamirror.work import Chore, Lane, Lease
 
-__all__ = ["BackgroundMaintenance"]
-
 _log = logging.getLogger(__name__)
 
 

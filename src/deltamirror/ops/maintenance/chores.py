@@ -16,8 +16,6 @@ from deltamirror.txnlog.queue.maintenance import MaintainedTable, versions_to_co
 from deltamirror.txnlog.tables.history import commit_file
 from deltamirror.work import Chore
 
-__all__ = ["ChoreResult", "Chores"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChoreResult:
@@ -50,7 +48,9 @@ class Chores:
 
     def _optimize(self, table: MaintainedTable) -> ChoreResult:
         settings, taken = self._catalog.settings, self._catalog.table(table.name).snapshot()
-        optimizing = import_module("deltamirror.catalog.maintenance.optimize")  # with a library that takes time
+        # Both with a library that takes time.
+        optimizing = import_module("deltamirror.catalog.maintenance.optimize")
+        compacting = import_module("deltamirror.pipeline.run.compaction")
         asked = optimizing.Optimization(
             taken=taken,
             location=table.location,
@@ -59,7 +59,7 @@ class Chores:
             target_size=None,
             most_bytes=settings.maintenance.batch_bytes,
         )
-        written = asked.written(lambda _: optimizing.compactor_beside(self._runner, settings, before_bin=self._proceed))
+        written = asked.written(lambda _: compacting.compactor_beside(self._runner, settings, before_bin=self._proceed))
         if written is None:
             return ChoreResult(version=taken.version, num_files=0, num_bytes=0)
         written.commit(self._catalog, taken)

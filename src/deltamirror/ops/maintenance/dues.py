@@ -7,8 +7,6 @@ from deltamirror.config import MaintenanceSettings
 from deltamirror.pipeline.failures.backoff import growing_pause
 from deltamirror.work import Chore
 
-__all__ = ["TableFacts", "due", "pause_after"]
-
 _FIRST_PAUSE: Final = 60.0
 _LONGEST_PAUSE: Final = 3_600.0
 

@@ -19,8 +19,6 @@ from deltamirror.txnlog.queue.maintenance import (
 )
 from deltamirror.work import Chore
 
-__all__ = ["Measurements"]
-
 _PROPERTIES = "deltamirror.maintenance"
 """How the properties begin by which a table asks for maintenance."""
 

@@ -17,8 +17,6 @@ from deltamirror.txnlog.queue.breakers import BreakerState
 from deltamirror.txnlog.queue.gauges import MirrorGauges, TableGauges, mirror_gauges
 from deltamirror.work import Lane
 
-__all__ = ["STATE_METRICS", "StateCollector", "StateMetric", "exported"]
-
 _REST: Final = 20.0
 """A state is read again after so many times as long as reading took: a twentieth of the time, however large it is."""
 _PATIENCE: Final = 5.0

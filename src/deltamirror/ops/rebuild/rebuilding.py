@@ -24,8 +24,6 @@ from deltamirror.txnlog.queue.backlog import checkpoint_facts, commit_work, repl
 from deltamirror.txnlog.tables.registry import TableInfo, table_info
 from deltamirror.work import CheckpointUnit, CommitUnit, Failure, Lane, Lease, Outcome, Published
 
-__all__ = ["Observer", "Rebuilt", "rebuild"]
-
 Observer = Callable[[Outcome], None]
 
 _BATCH: Final = 500

@@ -10,8 +10,6 @@ from deltamirror.txnlog.queue.backlog import commit_work
 from deltamirror.txnlog.queue.expected_objects import KeptLog, kept_log
 from deltamirror.txnlog.tables.registry import table_info
 
-__all__ = ["restore_log"]
-
 
 def restore_log(logs: Logs, table: str, *, versions: range | None = None) -> Rebuilt:
     """Publish again what is gone from the log of a table: all, or the commits of ``versions``, and its checkpoints.

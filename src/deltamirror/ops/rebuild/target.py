@@ -7,8 +7,6 @@ from deltamirror.errors import InvalidInput, InvalidLocation, NotFound, Refused
 from deltamirror.txnlog.database.access import Database
 from deltamirror.txnlog.tables.registry import TableInfo, overlapping_table
 
-__all__ = ["require_free_place", "wanted_versions"]
-
 
 def require_free_place(location: str, database: Database) -> None:
     """Refuse a location that is, or lies in or around, that of any table of the catalog."""

@@ -10,8 +10,6 @@ from deltamirror.steps import Step
 from deltamirror.storage.ranges import stored_digest
 from deltamirror.storage.store import Created, Meta, Object, Store
 
-__all__ = ["changing", "remove_link", "save", "set_aside"]
-
 _DIGITS: Final = 12
 
 

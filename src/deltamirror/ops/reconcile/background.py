@@ -17,8 +17,6 @@ from deltamirror.telemetry.traces import traced
 from deltamirror.txnlog.database.access import Database
 from deltamirror.txnlog.queue.expected_objects import KeptLog, kept_logs
 
-__all__ = ["BackgroundReconciler", "Rounds", "rest_after"]
-
 _log = logging.getLogger(__name__)
 _LONGEST_PAUSE: Final = 30.0
 _REST: Final = 3.0

@@ -17,8 +17,6 @@ from deltamirror.txnlog.queue.backlog import checksum_seed, commit_work, with_co
 from deltamirror.txnlog.queue.expected_objects import KeptLog
 from deltamirror.work import ExpectedObject
 
-__all__ = ["expected_checksums", "write_checksums"]
-
 _MOST_CHAINS: Final = 10
 _WINDOW: Final = 10_000
 

@@ -38,8 +38,6 @@ from deltamirror.txnlog.queue.expected_objects import (
 )
 from deltamirror.work import ExpectedObject, ObjectDifference
 
-__all__ = ["CLOCKS_APART", "Findings", "Look", "examine"]
-
 CLOCKS_APART: Final = 300_000
 """By how much the clocks of a store and of the database may differ (ms): younger objects are looked at twice."""
 

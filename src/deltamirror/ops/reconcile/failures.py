@@ -15,8 +15,6 @@ from deltamirror.txnlog.queue.backlog import commit_work
 from deltamirror.txnlog.queue.expected_objects import KeptLog
 from deltamirror.work import Failure, ObjectDifference, Stage
 
-__all__ = ["diverged", "gone", "lost_commits", "not_ours", "obstructed", "place_gone", "reason"]
-
 _NAMED: Final = 3
 
 

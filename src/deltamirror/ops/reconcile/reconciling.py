@@ -19,8 +19,6 @@ from deltamirror.txnlog.database.clock import time_of
 from deltamirror.txnlog.queue.expected_objects import KeptLog, count_unpublished, kept_log, kept_logs, lost_checkpoints
 from deltamirror.txnlog.queue.findings import Turn
 
-__all__ = ["Reconciled", "Reconciler", "Strategy", "TableReconciled"]
-
 _log = logging.getLogger(__name__)
 _OVER: Final = tuple(code for code in STORE_CODES if code != Throttled.code)
 """The troubles of a store that are over once it answers. One that asks for pauses answers, too."""

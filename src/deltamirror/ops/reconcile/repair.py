@@ -18,8 +18,6 @@ from deltamirror.txnlog.queue.backlog import commit_work
 from deltamirror.txnlog.queue.expected_objects import KeptLog, kept_log
 from deltamirror.work import ObjectDifference
 
-__all__ = ["Repaired", "repair"]
-
 _ADOPT: Final = (
     "they are not replaced, since readers may have seen them: `deltamirror adopt {table}` takes them in; or move them "
     "out of the log, and repair again"

@@ -7,8 +7,6 @@ reads a quarter of a log at most: after a longer pause, blocks whose turn came b
 from dataclasses import dataclass
 from typing import Final
 
-__all__ = ["Rereading"]
-
 _BLOCK: Final = 64
 """So many versions have their turn together: a version checksum is cheap to compute after that of its predecessor."""
 _OF_BLOCKS: Final = 0x9E3779B9

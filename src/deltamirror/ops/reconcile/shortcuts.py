@@ -31,8 +31,6 @@ from deltamirror.txnlog.queue.expected_objects import KeptCheckpoint, KeptLog
 from deltamirror.txnlog.tables.reading import snapshot
 from deltamirror.work import ObjectDifference
 
-__all__ = ["Misleading", "Shortcuts", "TableStates", "unexpired"]
-
 _BEYOND: Final = "belongs to a version that the database does not have"
 _EARLY: Final = "belongs to a version that is not in the log"
 _ASTRAY: Final = "leads readers to no checkpoint of this log"

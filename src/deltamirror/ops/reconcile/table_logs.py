@@ -26,8 +26,6 @@ from deltamirror.txnlog.queue.expected_objects import KeptLog
 from deltamirror.txnlog.queue.findings import Turn
 from deltamirror.txnlog.tables.registry import MirrorState
 
-__all__ = ["Logs"]
-
 _log = logging.getLogger(__name__)
 
 

@@ -11,8 +11,6 @@ from deltamirror.txnlog.database.access import Database
 from deltamirror.txnlog.queue.visibility import VisibleCount, visible_counts
 from deltamirror.txnlog.tables.registry import table_info
 
-__all__ = ["WINDOWS", "Objective", "SloReport", "SloRow", "percentile", "report"]
-
 WINDOWS: Final[Mapping[str, int]] = {"1 h": 3_600_000, "24 h": 86_400_000, "30 d": 2_592_000_000}
 """By name, in milliseconds, the shortest first."""
 

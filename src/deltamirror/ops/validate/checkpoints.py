@@ -23,8 +23,6 @@ from deltamirror.deltalog.rules.findings import Finding, LogObject
 from deltamirror.errors import CapacityExceeded, InvalidInput, InvalidLocation
 from deltamirror.storage.store import Meta, Store
 
-__all__ = ["CheckpointCounts", "checkpoint_findings", "file_findings"]
-
 _IDENTITIES: Final[Mapping[str, str]] = {
     "txn": "appId",
     "add": "path",

@@ -15,8 +15,6 @@ from deltamirror.errors import CapacityExceeded
 from deltamirror.publish.checksums import ChecksumChain, stated_facts
 from deltamirror.storage.store import Meta, Store
 
-__all__ = ["ChecksumRules", "decoded_checksum", "state_differences"]
-
 _FIELDS: Final[Mapping[str, str]] = {
     "size": "tableSizeBytes",
     "files": "numFiles",

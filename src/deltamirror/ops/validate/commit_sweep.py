@@ -13,8 +13,6 @@ from deltamirror.deltalog.rules.findings import Finding, LogObject
 from deltamirror.ops.validate.checksums import ChecksumRules
 from deltamirror.storage.store import Meta, Store
 
-__all__ = ["CommitRun", "CommitSweep", "ExaminedCommits", "Foundation"]
-
 _CHAINED_BYTES: Final = 16 * 1024 * 1024
 """The actions of larger commits are not kept for the checksum: as objects they need ten times the memory."""
 

@@ -10,8 +10,6 @@ from deltamirror.deltalog.gaps import missing_versions, spelled
 from deltamirror.deltalog.rules.findings import Finding, LogObject
 from deltamirror.storage.store import Store
 
-__all__ = ["listing_findings"]
-
 
 def listing_findings(store: Store, listed: ListedLog) -> Iterator[Finding]:
     """The rules that the names of a log's files break."""

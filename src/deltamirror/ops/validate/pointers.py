@@ -9,8 +9,6 @@ from deltamirror.ops.validate.checkpoints import CheckpointCounts
 from deltamirror.publish.checkpoint.companions import leads_to, repeats
 from deltamirror.storage.store import Store
 
-__all__ = ["pointer_findings", "pointer_target", "read_pointer"]
-
 
 def read_pointer(subject: LogObject, data: bytes) -> LastCheckpoint | Finding:
     """The pointer of a file, or why readers do not go by it."""

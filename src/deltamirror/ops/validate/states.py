@@ -19,8 +19,6 @@ from deltamirror.errors import CapacityExceeded, InvalidInput, Unsupported
 from deltamirror.ops.diff.comparing import DIFFERING, ONLY_IN_A, ONLY_IN_B, compare
 from deltamirror.storage.store import Meta, Store
 
-__all__ = ["UNDECODABLE", "CommitStates", "checkpoint_differences", "compaction_differences", "repeated_paths"]
-
 UNDECODABLE: Final = (InvalidInput, Unsupported, CapacityExceeded)
 """The errors about what a file says; the rules of lines and rows name them."""
 

@@ -28,8 +28,6 @@ from deltamirror.ops.validate.states import (
 )
 from deltamirror.storage.store import Meta, Store
 
-__all__ = ["CommitExaminer", "LogSweep"]
-
 CommitExaminer: TypeAlias = Callable[[Store, CommitRun], ExaminedCommits]
 """Examines the commits of a log: one after the other, as ``CommitSweep``, or in parts at once."""
 

@@ -23,8 +23,6 @@ from deltamirror.ops.validate.states import UNDECODABLE
 from deltamirror.ops.validate.sweep import CommitExaminer, LogSweep
 from deltamirror.storage.store import Meta, Store
 
-__all__ = ["MOST_FINDINGS", "Validated", "validate_file", "validate_log"]
-
 MOST_FINDINGS: Final = 1_000
 """So many findings are kept; the others are counted by their rules."""
 

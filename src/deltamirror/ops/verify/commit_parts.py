@@ -17,8 +17,6 @@ from deltamirror.pipeline.run.inspection import Inspector
 from deltamirror.storage.address import StoreAddress
 from deltamirror.storage.store import Meta, Store
 
-__all__ = ["CommitParts", "ExaminedPart", "FoundationBefore", "examined_part"]
-
 _COMMITS: Final = 500
 """Of one part."""
 

@@ -21,8 +21,6 @@ from deltamirror.rows.scanning import TableFiles, scan_of
 from deltamirror.storage.clients import Credentials
 from deltamirror.txnlog.tables.reading import Snapshot
 
-__all__ = ["OWN_SCAN", "ReaderAnswer", "read_table"]
-
 OWN_SCAN: Final = "deltamirror"
 
 

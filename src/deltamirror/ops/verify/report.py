@@ -7,8 +7,6 @@ from enum import StrEnum
 from deltamirror.deltalog.rules.findings import Finding
 from deltamirror.errors import DeltaMirrorError
 
-__all__ = ["ComparedWith", "Level", "StateDifference", "TableVerified"]
-
 
 class Level(StrEnum):
     """How thoroughly a log is held against the database."""

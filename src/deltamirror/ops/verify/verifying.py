@@ -37,8 +37,6 @@ from deltamirror.txnlog.queue.expected_objects import KeptLog, every_log, kept_l
 from deltamirror.txnlog.tables.reading import Snapshot, snapshot
 from deltamirror.work import ObjectDifference
 
-__all__ = ["Verifier", "Versions"]
-
 _VECTOR: Final = msgspec.json.Decoder(DeletionVector)
 _ROWS: Final = 50_000
 """So many files are Python objects at a time."""

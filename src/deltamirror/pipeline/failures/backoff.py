@@ -7,8 +7,6 @@ from deltamirror.config import MirrorSettings
 from deltamirror.errors import DeltaMirrorError, Throttled
 from deltamirror.pipeline.failures.policy import policy_of
 
-__all__ = ["RetryPolicy", "growing_pause"]
-
 _MOST_REPEATS = 30
 
 

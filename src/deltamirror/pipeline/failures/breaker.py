@@ -23,8 +23,6 @@ from deltamirror.txnlog.queue.attempts import stored_message
 from deltamirror.txnlog.queue.breakers import Breaker, BreakerState
 from deltamirror.work import CommitOutcome, Outcome
 
-__all__ = ["News", "Rules", "moment", "news_of", "news_of_look", "reason"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class News:

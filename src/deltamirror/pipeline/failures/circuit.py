@@ -27,8 +27,6 @@ from deltamirror.txnlog.queue.breakers import (
 )
 from deltamirror.work import Outcome
 
-__all__ = ["Breakers", "Gate", "Purpose"]
-
 _log = logging.getLogger(__name__)
 _WITHOUT_ENDPOINT: Final = ("file://", "memory://")
 

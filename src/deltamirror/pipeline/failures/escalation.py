@@ -9,8 +9,6 @@ from deltamirror.pipeline.failures.breaker import moment
 from deltamirror.pipeline.failures.policy import EscalatedWhen, policy_of
 from deltamirror.work import CommitOutcome, Outcome
 
-__all__ = ["EscalationPolicy", "tell"]
-
 _log = logging.getLogger(__name__)
 
 

@@ -6,8 +6,6 @@ from pathlib import Path
 from deltamirror.config import redact_text
 from deltamirror.errors import CapacityExceeded, DeltaMirrorError, Internal
 
-__all__ = ["our_error"]
-
 
 def our_error(error: BaseException) -> DeltaMirrorError:
     """The error that stands for any exception; it says nothing that is secret."""

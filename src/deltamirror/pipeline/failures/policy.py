@@ -11,8 +11,6 @@ from deltamirror.errors import DeltaMirrorError
 from deltamirror.txnlog.queue.status import TableStatus
 from deltamirror.work import Failure, Stage
 
-__all__ = ["STORE_CODES", "WITH_THE_STORE", "EscalatedWhen", "policy_of", "speaks_of_store", "unblock", "way_out"]
-
 
 class Severity(StrEnum):
     """How grave a failure is."""

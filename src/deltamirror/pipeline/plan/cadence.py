@@ -4,9 +4,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-__all__ = ["Cadence", "Due", "Measured", "due_checkpoint", "is_late"]
-
-
 _INTERVALS_OF_BACKLOG: Final = 5
 """Half of the ten that may lie behind the newest checkpoint: the other half is for the time that writing one takes."""
 

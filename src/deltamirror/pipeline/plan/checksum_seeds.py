@@ -10,8 +10,6 @@ from deltamirror.errors import NotFound
 from deltamirror.txnlog.database.access import Database
 from deltamirror.txnlog.tables.reading import snapshot
 
-__all__ = ["checksum_before"]
-
 _MOST_COUNTED = 2_000_000
 _VECTOR = msgspec.json.Decoder(DeletionVector)
 

@@ -23,8 +23,6 @@ from deltamirror.txnlog.queue.claims import Claim
 from deltamirror.txnlog.queue.waiting import Waiting, waiting_commits
 from deltamirror.work import CheckpointBase, CheckpointUnit, CommitOutcome, CommitUnit, CommitWork, Verification
 
-__all__ = ["CommitPlan", "plan_checkpoint", "plan_commits", "read_waiting"]
-
 _log = logging.getLogger(__name__)
 _INTERVAL: Final = "delta.checkpointInterval"
 _DEFAULT_INTERVAL: Final = int(PROPERTIES[_INTERVAL].default or 10)

@@ -14,8 +14,6 @@ from deltamirror.rows.scanning import TableFiles
 from deltamirror.rows.writing import WrittenRows
 from deltamirror.storage.open import Stores
 
-__all__ = ["Compactor", "LocalCompactor", "compactor_beside", "open_compactor"]
-
 
 class Compactor(Protocol):
     """Writes the rows of bins again."""

@@ -42,8 +42,6 @@ from deltamirror.work import (
     carrying,
 )
 
-__all__ = ["Resources", "execute", "failed", "let_go", "prefetched"]
-
 _SMALL = 1024 * 1024
 _AT_ONCE = 64 * 1024 * 1024
 _YIELDING = 10

@@ -13,8 +13,6 @@ from deltamirror.storage.open import Stores
 from deltamirror.storage.store import Store
 from deltamirror.work import ExpectedObject, ObjectDifference
 
-__all__ = ["Inspector", "LocalInspector"]
-
 T = TypeVar("T")
 R = TypeVar("R")
 

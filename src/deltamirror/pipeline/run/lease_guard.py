@@ -9,8 +9,6 @@ from deltamirror.txnlog.database.access import Database
 from deltamirror.txnlog.queue.leases import held_for
 from deltamirror.work import Lease
 
-__all__ = ["LeaseGuard"]
-
 _SURE_SECONDS: Final = 0.05
 
 

@@ -10,8 +10,6 @@ from deltamirror.config import Settings
 from deltamirror.pipeline.run.slices import LogSlice, Part, batches_of, read_slice
 from deltamirror.storage.open import Stores
 
-__all__ = ["Harvester", "LocalHarvester", "ahead"]
-
 _T = TypeVar("_T")
 _PATIENCE: Final = 0.2
 

@@ -16,8 +16,6 @@ from deltamirror.pipeline.run.spark_share import is_large_log
 from deltamirror.storage.calls import StoreCalls
 from deltamirror.txnlog.database.access import Database
 
-__all__ = ["open_harvester", "open_inspector", "open_runner", "spark_module"]
-
 
 def open_runner(settings: LiveSettings, database: Database, calls: StoreCalls) -> Runner:
     """Spark, or threads of this process. Spark starts when it is first used."""

@@ -5,8 +5,6 @@ from typing import Protocol, runtime_checkable
 
 from deltamirror.work import Outcome, Unit
 
-__all__ = ["Runner"]
-
 
 @runtime_checkable
 class Runner(Protocol):

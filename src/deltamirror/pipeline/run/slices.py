@@ -11,8 +11,6 @@ from deltamirror.storage.address import StoreAddress
 from deltamirror.storage.store import Meta, Store
 from deltamirror.txnlog.imports.parts import BasePart, CommitPart, base_part, commit_parts
 
-__all__ = ["LogSlice", "Part", "base_slices", "batches_of", "commit_slices", "read_slice"]
-
 Part: TypeAlias = CommitPart | BasePart
 
 _MOST_COMMITS: Final = 500

@@ -5,8 +5,6 @@ Where a runner is named, that one works, whatever the size. A service whose Spar
 
 from typing import Final
 
-__all__ = ["is_large_data", "is_large_log"]
-
 _LOG_BYTES: Final = 64 * 1024 * 1024
 _LOG_OBJECTS: Final = 5_000
 _DATA_BYTES: Final = 4 * 1024 * 1024 * 1024

@@ -31,8 +31,6 @@ from deltamirror.txnlog.queue.expected_objects import KeptLog, kept_log
 from deltamirror.txnlog.queue.leases import held_for
 from deltamirror.work import CheckpointOutcome, Lease
 
-__all__ = ["Cleaner", "Cleaning"]
-
 _log = logging.getLogger(__name__)
 _BATCH: Final = 500
 _ENABLEMENT: Final = "delta.inCommitTimestampEnablementVersion"

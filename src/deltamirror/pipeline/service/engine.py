@@ -51,8 +51,6 @@ from deltamirror.txnlog.queue.status import TableStatus, statuses
 from deltamirror.txnlog.tables.registry import MirrorState
 from deltamirror.work import CheckpointOutcome, CommitOutcome, Lane, Outcome, Verification
 
-__all__ = ["Mirrored", "PublishingEngine"]
-
 _log = logging.getLogger(__name__)
 _RUNNER_IS_LOOKED_AFTER = 5.0
 """Every so many seconds."""

@@ -19,8 +19,6 @@ from deltamirror.telemetry.traces import traced
 from deltamirror.txnlog.database.access import Database
 from deltamirror.txnlog.tables.registry import MirrorState, TableInfo, list_tables
 
-__all__ = ["Outlook"]
-
 _log = logging.getLogger(__name__)
 
 _AT_ONCE: Final = 16

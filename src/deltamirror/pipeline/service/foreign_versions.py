@@ -28,8 +28,6 @@ from deltamirror.txnlog.database.access import Database
 from deltamirror.txnlog.queue.quarantine import mark_diverged
 from deltamirror.txnlog.tables.registry import TableInfo, table_info
 
-__all__ = ["FirstLooks", "LookAhead", "Sighting"]
-
 _log = logging.getLogger(__name__)
 
 _SECONDS: Final = 2.0

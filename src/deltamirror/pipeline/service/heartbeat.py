@@ -14,8 +14,6 @@ from deltamirror.txnlog.database.access import Database
 from deltamirror.txnlog.queue.leases import release, renew
 from deltamirror.work import Lane, Lease
 
-__all__ = ["Heartbeat"]
-
 _log = logging.getLogger(__name__)
 _BEATS_A_LEASE = 3
 _OWED_PAUSE = 1.0

@@ -13,8 +13,6 @@ from deltamirror.txnlog.database.access import Database
 from deltamirror.txnlog.queue.backlog import bytes_since
 from deltamirror.txnlog.tables.registry import MirrorState, table_info
 
-__all__ = ["InlinePublisher"]
-
 _log = logging.getLogger(__name__)
 
 

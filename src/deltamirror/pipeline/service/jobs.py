@@ -49,8 +49,6 @@ from deltamirror.work import (
     Unit,
 )
 
-__all__ = ["CommitJob", "Job", "Predecessors", "RunnerJob", "UnplannedJob", "Workshop"]
-
 _log = logging.getLogger(__name__)
 
 _OF_SERVICE: Final = (InvalidSettings, MissingExtra, Unavailable)

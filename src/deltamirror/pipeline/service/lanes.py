@@ -26,8 +26,6 @@ from deltamirror.storage.location import store_prefix
 from deltamirror.txnlog.queue.claims import Claim, claim, claim_in_store
 from deltamirror.work import CheckpointUnit, Lane
 
-__all__ = ["CheckpointLane", "CommitLane", "MirrorLane"]
-
 P = TypeVar("P")
 
 _OF_DATABASE: Final = (CapacityExceeded, CatalogMismatch, MissingExtra, PermissionDenied, Transient, Unavailable)

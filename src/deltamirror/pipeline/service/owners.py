@@ -4,8 +4,6 @@ import os
 import socket
 import uuid
 
-__all__ = ["is_gone", "owner_name"]
-
 
 def owner_name() -> str:
     """A name that no other process has: host, process, and something random."""

@@ -5,8 +5,6 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Final
 
-__all__ = ["LONGEST_REST", "Pace", "rest_of_share"]
-
 LONGEST_REST: Final = 300.0
 """Seconds: a job that hung, or that a suspended machine kept from ending, holds up no table for longer."""
 

@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from deltamirror.pipeline.service.jobs import Job
 from deltamirror.work import Lane
 
-__all__ = ["Quiet", "Standing", "WorkInHand"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quiet:

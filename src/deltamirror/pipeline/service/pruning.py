@@ -12,8 +12,6 @@ from deltamirror.txnlog.database.access import Database
 from deltamirror.txnlog.queue.pruning import FirstKept, History, PruningTurn, first_kept, history_of
 from deltamirror.work import CheckpointOutcome
 
-__all__ = ["Pruner", "Pruning"]
-
 _log = logging.getLogger(__name__)
 
 

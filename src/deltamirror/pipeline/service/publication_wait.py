@@ -9,8 +9,6 @@ from deltamirror.txnlog.content.superseded import KeptSuperseded, last_supersede
 from deltamirror.txnlog.database.access import Database
 from deltamirror.txnlog.tables.registry import table_info
 
-__all__ = ["wait_until_published"]
-
 _FIRST_PAUSE = 0.02
 _LONGEST_PAUSE = 0.5
 

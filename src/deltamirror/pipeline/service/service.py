@@ -23,8 +23,6 @@ from deltamirror.telemetry.traces import traced
 from deltamirror.txnlog.database.access import Database
 from deltamirror.work import CheckpointOutcome, CommitOutcome, Failure, Outcome
 
-__all__ = ["FailureLines", "Observer", "Service", "Summary", "lasting_failure"]
-
 _log = logging.getLogger(__name__)
 _SERVICE: Final = "service"
 _FIRST_PAUSE = 0.5

@@ -4,8 +4,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-__all__ = ["Ending"]
-
 _TO_FINISH: Final = 0.5
 _TO_GIVE_UP: Final = 0.25
 """Parts of a lease; the rest of it is for closing what is open. A service that is ended is gone within one."""

@@ -13,8 +13,6 @@ from deltamirror.txnlog.database.access import Database
 from deltamirror.txnlog.queue.leases import take
 from deltamirror.work import CheckpointOutcome, Lane, Lease
 
-__all__ = ["Turns", "logged_trouble"]
-
 _BUSY = {
     Lane.RECONCILIATION: "compares or cleans the log of",
     Lane.CHECKPOINTS: "writes a checkpoint of",

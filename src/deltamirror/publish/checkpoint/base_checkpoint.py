@@ -21,8 +21,6 @@ from deltamirror.publish.checkpoint.sidecars import TopFile, read_top
 from deltamirror.storage.store import Store
 from deltamirror.work import CheckpointBase
 
-__all__ = ["read_base"]
-
 _THREADS: Final = 4
 
 

@@ -20,8 +20,6 @@ from deltamirror.publish.checkpoint.stitching import UnchangedGroups
 from deltamirror.storage.store import Store
 from deltamirror.work import CheckpointBase, CheckpointUnit, CommitWork, Fetch
 
-__all__ = ["BaseUnusable", "Built", "build", "is_v2"]
-
 
 class BaseUnusable(Exception):
     """The state cannot be built from the base."""

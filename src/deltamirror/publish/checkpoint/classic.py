@@ -24,8 +24,6 @@ from deltamirror.steps import Step
 from deltamirror.storage.store import Store
 from deltamirror.work import CheckpointUnit, Guard
 
-__all__ = ["classic_state", "write_classic"]
-
 
 def write_classic(built: Built, unit: CheckpointUnit, store: Store, *, guard: Guard) -> Written:
     """Put the checkpoint, or keep one of the same content that another writer put there."""

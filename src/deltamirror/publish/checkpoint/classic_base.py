@@ -23,8 +23,6 @@ from deltamirror.publish.checkpoint.stitching import have_same_form
 from deltamirror.publish.checkpoint.unchanged import Group, unchanged_groups
 from deltamirror.work import CheckpointUnit
 
-__all__ = ["UNREADABLE", "ClassicBase"]
-
 UNREADABLE: Final = (InvalidInput, pa.ArrowException, LookupError, TypeError, ValueError)
 """The errors that reading a file of another writer may lead to: it is not a checkpoint that we understand."""
 

@@ -23,8 +23,6 @@ from deltamirror.storage.ranges import stored_digest
 from deltamirror.storage.store import Store
 from deltamirror.work import ObjectDifference
 
-__all__ = ["damaged_sidecar", "leads_to", "repeats"]
-
 _THREADS: Final = 4
 
 

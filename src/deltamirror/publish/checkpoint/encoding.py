@@ -21,8 +21,6 @@ from deltamirror.errors import Internal
 from deltamirror.publish.checkpoint import readback
 from deltamirror.publish.checkpoint.stitching import UnchangedGroups, stitched
 
-__all__ = ["encoded"]
-
 _UNIQUE: Final = frozenset({"baseRowId", "path", "pathOrInlineDv", "size", "stats"})
 _DICTIONARY_BYTES: Final = 64 * 1024
 """Where a column turns out to be unique, this much of every row group was spent in vain: little of 32 MiB."""

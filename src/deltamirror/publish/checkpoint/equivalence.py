@@ -11,8 +11,6 @@ from deltamirror.deltalog.checkpoint.content import CheckpointState
 from deltamirror.deltalog.checkpoint.layout import FILES
 from deltamirror.publish.checkpoint.readback import is_same
 
-__all__ = ["is_equivalent"]
-
 _VECTOR_ID = ("storageType", "pathOrInlineDv", "offset")
 
 

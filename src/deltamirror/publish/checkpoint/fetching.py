@@ -8,8 +8,6 @@ from deltamirror.deltalog.checkpoint.scratch import Pile
 from deltamirror.storage.ranges import read_into
 from deltamirror.storage.store import Store
 
-__all__ = ["PIECE_BYTES", "fetched"]
-
 PIECE_BYTES: Final = 32 * 1024 * 1024
 
 

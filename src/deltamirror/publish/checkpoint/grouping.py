@@ -7,8 +7,6 @@ from typing import Final
 
 import pyarrow as pa
 
-__all__ = ["FEWEST_ROWS", "classic_row_groups", "row_groups"]
-
 FEWEST_ROWS: Final = 10_000
 """A row group costs its readers as much as some thousand rows do."""
 

@@ -12,8 +12,6 @@ from deltamirror.steps import Step
 from deltamirror.storage.store import Meta, Store
 from deltamirror.work import Guard
 
-__all__ = ["Accept", "Placed", "place"]
-
 Accept: TypeAlias = Callable[[bytes], bool]
 """Whether an object that has other bytes than ours may stay."""
 

@@ -24,8 +24,6 @@ from deltamirror.publish.readings import LogReader, OpenedVersion, require_as_co
 from deltamirror.storage.store import Store
 from deltamirror.work import CheckpointOutcome, CheckpointUnit, Failure, Fetch, Guard, Stage
 
-__all__ = ["publish_checkpoint"]
-
 Clock = Callable[[], float]
 
 

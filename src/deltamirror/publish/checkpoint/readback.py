@@ -8,8 +8,6 @@ from deltamirror.deltalog.checkpoint import parquet
 from deltamirror.deltalog.checkpoint.blocks import in_threads
 from deltamirror.errors import Internal
 
-__all__ = ["check", "is_same"]
-
 
 def check(data: bytes | pa.Buffer, table: pa.Table) -> None:
     """Internal unless the file has the table's schema and, in the same order, its rows; a few row groups at a time."""

@@ -34,9 +34,6 @@ from deltamirror.steps import Step
 from deltamirror.storage.store import Store
 from deltamirror.work import CheckpointUnit, Guard
 
-__all__ = ["TopFile", "read_top", "write_v2"]
-
-
 _NAMESPACE: Final = UUID("5f0c6b0e-6f0e-5d5a-9d53-7b0c3f6f2c1d")
 _THREADS: Final = 4
 _LONGEST_SCHEMA: Final = 20_000

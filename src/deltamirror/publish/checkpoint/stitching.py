@@ -16,8 +16,6 @@ from deltamirror.deltalog.checkpoint.scratch import Pile
 from deltamirror.errors import Internal
 from deltamirror.publish.checkpoint.thrift import LIST, Struct, decoded, encoded
 
-__all__ = ["UnchangedGroups", "have_same_form", "span", "stitched"]
-
 _MAGIC: Final = b"PAR1"
 _TAIL: Final = 8
 """The length of the footer, and the magic once more."""

@@ -6,8 +6,6 @@ import msgspec
 
 from deltamirror.delta.lastcheckpoint import LastCheckpoint, V2Checkpoint
 
-__all__ = ["Written"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Written:

@@ -7,8 +7,6 @@ known of what the fields mean: each is written again as it was read, also where 
 from collections.abc import Sequence
 from typing import Any, Final, TypeAlias
 
-__all__ = ["LIST", "Struct", "decoded", "encoded"]
-
 TRUE: Final = 1
 FALSE: Final = 2
 BYTE: Final = 3

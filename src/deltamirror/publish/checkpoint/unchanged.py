@@ -28,8 +28,6 @@ from deltamirror.deltalog.checkpoint.reconciliation import FileActions, keys_of
 from deltamirror.publish.checkpoint import grouping
 from deltamirror.publish.checkpoint.stitching import span
 
-__all__ = ["Group", "groups_of", "unchanged_groups"]
-
 _SMALL_PART: Final = 8
 """Below this part of the limit a row group is small."""
 

@@ -10,8 +10,6 @@ from sqlalchemy.sql import ColumnElement
 
 from deltamirror.errors import InvalidInput
 
-__all__ = ["ALL_TABLES", "TablePattern"]
-
 _PATTERN: Final = re.compile(r"[A-Za-z0-9_.*-]{1,255}")
 
 

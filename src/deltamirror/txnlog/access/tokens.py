@@ -22,18 +22,6 @@ from deltamirror.txnlog.database.access import Database
 from deltamirror.txnlog.database.clock import CLOCK
 from deltamirror.txnlog.database.schema import access_tokens
 
-__all__ = [
-    "AccessToken",
-    "Right",
-    "all_tokens",
-    "has_tokens",
-    "issue_token",
-    "revoke_token",
-    "token_by_id",
-    "touch_token",
-    "verified_token",
-]
-
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.@-]{0,99}")
 _TOKEN: Final = re.compile(r"dm_([0-9a-f]{16})_([A-Za-z0-9_-]{43})")
 _UNKNOWN: Final = bytes(32)

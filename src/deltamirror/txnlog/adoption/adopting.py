@@ -33,8 +33,6 @@ from deltamirror.txnlog.queue.outcomes import PublishedUnit, record_published
 from deltamirror.txnlog.queue.quarantine import clear_divergence, lift_quarantine
 from deltamirror.work import Lease, Published, Status
 
-__all__ = ["AdoptedHistory", "Dropped", "TheirCommit", "adopt_history"]
-
 _AT_ONCE = 500
 
 

@@ -18,8 +18,6 @@ from deltamirror.txnlog.commit.draft import Draft, draft_of
 from deltamirror.txnlog.commit.request import Change, Operation
 from deltamirror.txnlog.content.state import TableState
 
-__all__ = ["Rebasing", "SupersededCommit", "Winner"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Winner:

@@ -13,8 +13,6 @@ from deltamirror.txnlog.database.access import Database
 from deltamirror.txnlog.database.clock import CLOCK
 from deltamirror.txnlog.database.schema import alerts, deliveries
 
-__all__ = ["DeliveryClaim", "Undelivered", "channels_due", "claim", "record_failed", "record_sent", "undelivered"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeliveryClaim:

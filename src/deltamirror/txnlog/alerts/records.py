@@ -20,22 +20,6 @@ from deltamirror.txnlog.database.clock import CLOCK
 from deltamirror.txnlog.database.schema import alerts, deliveries
 from deltamirror.txnlog.database.upsert import upsert
 
-__all__ = [
-    "AlertChange",
-    "AlertKey",
-    "AlertRow",
-    "AlertState",
-    "DeliveryState",
-    "Event",
-    "Facts",
-    "Move",
-    "alerts_now",
-    "firing_alerts",
-    "has_alerts",
-    "known_alerts",
-    "record",
-]
-
 _KEPT_MS: Final = 7 * 24 * 3600 * 1000
 _AT_ONCE: Final = 100
 

@@ -14,8 +14,6 @@ from deltamirror.txnlog.database.access import Database
 from deltamirror.txnlog.database.clock import CLOCK
 from deltamirror.txnlog.database.schema import silences as rows
 
-__all__ = ["Silence", "active_silences", "end_silence", "silence", "silences"]
-
 _PATTERN: Final = re.compile(r"[*?\[]")
 
 

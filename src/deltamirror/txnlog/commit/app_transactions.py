@@ -9,8 +9,6 @@ from deltamirror.errors import Conflict
 from deltamirror.txnlog.commit.request import Change, Committed
 from deltamirror.txnlog.database.schema import app_transactions, versions
 
-__all__ = ["AppProgress", "find_applied", "progress_of", "require_progress"]
-
 
 @dataclass(frozen=True, slots=True)
 class AppProgress:

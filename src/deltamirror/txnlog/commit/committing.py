@@ -51,8 +51,6 @@ from deltamirror.txnlog.database.clock import CLOCK
 from deltamirror.txnlog.database.schema import files
 from deltamirror.txnlog.database.statements import COMMITTED_BY, INSERT_TOKEN, SUPERSEDED_BY
 
-__all__ = ["Committing", "find_token"]
-
 # A table whose metadata changes faster than a commit can be checked against it is given up after this many times.
 _MOVES_TOLERATED = 20
 # One that is always left behind by those who come first is compared under the lock after this many times.

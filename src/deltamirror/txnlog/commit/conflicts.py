@@ -23,8 +23,6 @@ from deltamirror.txnlog.content.chunks import commit_actions
 from deltamirror.txnlog.content.projection import staged_keys
 from deltamirror.txnlog.database.schema import versions
 
-__all__ = ["TableClaim", "require_no_conflict"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableClaim:

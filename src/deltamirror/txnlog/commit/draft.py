@@ -15,8 +15,6 @@ from deltamirror.txnlog.commit.request import Change, Operation
 from deltamirror.txnlog.commit.staging import Staged
 from deltamirror.txnlog.content.state import TableState
 
-__all__ = ["Draft", "after", "authored_facts", "check_foundation", "draft_of", "foundation_of", "reads_of", "rules_for"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Draft:

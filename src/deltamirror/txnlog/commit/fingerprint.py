@@ -14,8 +14,6 @@ from deltamirror.delta.definition import Alteration
 from deltamirror.delta.lines import canonical_json, canonical_line
 from deltamirror.delta.schema import schema_string
 
-__all__ = ["ActionsDigest", "TableContent", "content_digest"]
-
 _FORMAT = "deltamirror transaction 1"
 
 

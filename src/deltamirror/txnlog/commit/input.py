@@ -15,8 +15,6 @@ from deltamirror.errors import InvalidAction, InvalidInput
 from deltamirror.txnlog.commit.fingerprint import ActionsDigest, TableContent
 from deltamirror.txnlog.commit.request import Change
 
-__all__ = ["Gathered", "InputBlock", "Pair"]
-
 Pair: TypeAlias = tuple[bytes | None, Action]
 """The bytes of a line where another writer made them, and its action."""
 

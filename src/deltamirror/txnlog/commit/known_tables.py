@@ -10,8 +10,6 @@ from deltamirror.txnlog.content.state import TableState, load_state
 from deltamirror.txnlog.database.access import Database
 from deltamirror.txnlog.database.statements import HEAD
 
-__all__ = ["KnownTables"]
-
 
 class KnownTables:
     """Remembers the tables it has seen, and notices when they changed. Safe to share between threads."""

@@ -30,8 +30,6 @@ from deltamirror.txnlog.commit.staging import Staged, StagedBody, discard, sweep
 from deltamirror.txnlog.content.state import TableState, in_force
 from deltamirror.txnlog.database.access import Database
 
-__all__ = ["Preparation"]
-
 
 class Preparation:
     """One table's part of a transaction, drafted as often as its table changes under it."""

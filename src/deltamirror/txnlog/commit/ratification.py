@@ -47,24 +47,6 @@ from deltamirror.txnlog.database.schema import chunks, domains, heads, tables, v
 from deltamirror.txnlog.database.statements import INSERT_CHUNK, INSERT_STATUS, INSERT_VERSION, MOVE_HEAD
 from deltamirror.work import Status
 
-__all__ = [
-    "Head",
-    "LeftBehind",
-    "Ratified",
-    "StateMoved",
-    "authored_info",
-    "caught_up",
-    "lock_heads",
-    "not_in_table",
-    "ratify",
-    "require_exact",
-    "require_follows",
-    "require_near",
-    "require_room",
-    "require_undiverged",
-    "row_id_mark",
-]
-
 LINES_UNDER_LOCK = 1_000
 """How much of what others committed since a draft was checked is read while its table is locked."""
 

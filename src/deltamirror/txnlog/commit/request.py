@@ -8,8 +8,6 @@ from deltamirror.delta.conflicts import ReadSet
 from deltamirror.errors import NotFound
 from deltamirror.txnlog.content.state import TableState
 
-__all__ = ["Change", "Committed", "Operation", "Request", "no_version"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operation:

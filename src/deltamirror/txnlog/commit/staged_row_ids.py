@@ -17,8 +17,6 @@ from deltamirror.txnlog.commit.input import InputBlock
 from deltamirror.txnlog.database.access import Session
 from deltamirror.txnlog.database.schema import chunks, files
 
-__all__ = ["StagedIds", "move_rows", "moved_chunks", "numbered", "replace_chunks"]
-
 
 @dataclass(frozen=True, slots=True)
 class StagedIds:

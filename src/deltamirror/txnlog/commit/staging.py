@@ -38,20 +38,6 @@ from deltamirror.txnlog.database.access import Database, Row, Session
 from deltamirror.txnlog.database.clock import time_of
 from deltamirror.txnlog.database.schema import chunks, file_ends, files, heads, removes, stages
 
-__all__ = [
-    "Staged",
-    "StagedBody",
-    "catch_up",
-    "catch_up_unlocked",
-    "claim",
-    "discard",
-    "fresh_commit_id",
-    "meet_winners",
-    "move_ids",
-    "move_ids_unlocked",
-    "sweep_stages",
-]
-
 # Files in one transaction: few enough that other writers get their turn on SQLite, many enough to be fast.
 _FILES_AT_ONCE = 100_000
 _CHUNKS_AT_ONCE = 50

@@ -9,8 +9,6 @@ from deltamirror.delta.validation.rules import violation
 from deltamirror.errors import InvalidAction, Refused
 from deltamirror.txnlog.commit.draft import Draft, after
 
-__all__ = ["require_provenance", "require_timely", "verbatim_time"]
-
 _ENABLEMENT = "metaData.in-commit-timestamp.enablement"
 
 

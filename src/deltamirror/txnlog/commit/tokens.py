@@ -21,8 +21,6 @@ from deltamirror.txnlog.database.schema import tables as known_tables
 from deltamirror.txnlog.database.schema import tokens
 from deltamirror.txnlog.database.schema import versions as known_versions
 
-__all__ = ["FIND_TOKEN", "TokenUse"]
-
 _C = tokens.c
 FIND_TOKEN = select(_C.token, _C.content, _C.txn_id, _C.committed_at, _C.versions).where(
     (_C.token == bindparam("token")) | (_C.token == bindparam("adopted"))

@@ -11,8 +11,6 @@ from deltamirror.errors import NotFound
 from deltamirror.txnlog.database.access import Row
 from deltamirror.txnlog.database.schema import chunks
 
-__all__ = ["chunk_row", "commit_actions", "commit_bytes", "read_chunks", "read_commit"]
-
 _READ_AT_ONCE = 64
 
 

@@ -8,8 +8,6 @@ from sqlalchemy import Connection, select
 from deltamirror.errors import NotFound
 from deltamirror.txnlog.database.schema import tables
 
-__all__ = ["no_such_table"]
-
 _MOST_NEAR_NAMES: Final = 3
 _LONGEST_COMPARED_NAME: Final = 255
 _MOST_COMPARED_NAMES: Final = 500  # comparing costs some 20 µs a name, and asking whether a table exists comes this way

@@ -20,25 +20,6 @@ from deltamirror.txnlog.content.state import decoded_line
 from deltamirror.txnlog.database.access import Row, Session
 from deltamirror.txnlog.database.schema import file_ends, files, metadata, removes, versions
 
-__all__ = [
-    "FileChanges",
-    "LiveFile",
-    "MetFiles",
-    "RemainingFiles",
-    "ended_by",
-    "hash_batches",
-    "hash_of",
-    "insert_ends",
-    "insert_missing_ends",
-    "insert_small_actions",
-    "live_files_in",
-    "newest_by_key",
-    "require_live_once",
-    "require_own_ids",
-    "staged_keys",
-    "staged_overlaps",
-]
-
 _HASHES_AT_ONCE = 1_000
 
 

@@ -16,20 +16,6 @@ from deltamirror.delta.validation import PlainBlock
 from deltamirror.txnlog.database.access import Row
 from deltamirror.txnlog.database.schema import app_transactions, domains, files, metadata, protocols, removes
 
-__all__ = [
-    "ADD_COLUMNS",
-    "REMOVE_COLUMNS",
-    "add_of",
-    "file_row",
-    "file_rows",
-    "json_text",
-    "path_hash",
-    "remove_of",
-    "remove_row",
-    "small_row",
-    "vector_text",
-]
-
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.decode
 _decode_vector = msgspec.json.Decoder(DeletionVector).decode

@@ -18,9 +18,6 @@ from deltamirror.txnlog.database.access import Database
 from deltamirror.txnlog.database.schema import heads, metadata, protocols, tables
 from deltamirror.txnlog.database.statements import LINEAGE
 
-__all__ = ["TableState", "decoded_line", "in_force", "in_force_before", "load_state"]
-
-
 A = TypeVar("A", Metadata, Protocol)
 
 

@@ -31,21 +31,6 @@ from deltamirror.txnlog.database.schema import (
     versions,
 )
 
-__all__ = [
-    "KeptSuperseded",
-    "Superseded",
-    "explained",
-    "follow_tokens",
-    "is_superseded",
-    "last_superseded",
-    "moved_to",
-    "note_transactions",
-    "supersede",
-    "superseded_of",
-    "txn_id_of",
-    "txn_token",
-]
-
 _AT_ONCE = 500
 _BY_VERSION = (versions, mirror_status, metadata, protocols, app_transactions, domains, checkpoints)
 

@@ -30,8 +30,6 @@ from deltamirror.txnlog.database.statements import HEAD
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["CatalogLocks", "Database", "Row", "Session", "file_identity", "replaced", "used_columns"]
-
 Row: TypeAlias = tuple[Any, ...]
 T = TypeVar("T")
 

@@ -5,8 +5,6 @@ from typing import Any
 
 import pyarrow as pa
 
-__all__ = ["arrow_table"]
-
 
 def arrow_table(batches: Iterable[Sequence[Any]], schema: pa.Schema) -> pa.Table:
     """Batches of rows as one table."""

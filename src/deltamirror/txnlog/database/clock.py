@@ -6,8 +6,6 @@ from sqlalchemy import BigInteger, Connection, select
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.functions import FunctionElement
 
-__all__ = ["CLOCK", "time_of"]
-
 
 class _Clock(FunctionElement[int]):
     """Milliseconds since the epoch when the statement runs."""

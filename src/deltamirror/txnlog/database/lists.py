@@ -9,8 +9,6 @@ from sqlalchemy.sql import ColumnElement
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import FunctionElement
 
-__all__ = ["one_of"]
-
 _NUMBERS: Final = ARRAY(BigInteger)
 
 

@@ -10,8 +10,6 @@ from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import FunctionElement
 from sqlalchemy.sql.selectable import TableValuedAlias
 
-__all__ = ["number_rows", "rows_value"]
-
 _SOURCES: Final = {
     "postgresql": ("(value ->> {place})::bigint", "jsonb_array_elements({rows}::jsonb) AS value"),
     "sqlite": ("json_extract(value, '$[{place}]')", "json_each({rows})"),

@@ -11,8 +11,6 @@ from deltamirror.config import FILE_SCHEMES, CatalogSettings, redact_url, unclea
 from deltamirror.errors import InvalidSettings, MissingExtra
 from deltamirror.txnlog.database.access import Database
 
-__all__ = ["open_database"]
-
 _FILE = re.compile(r"[\w./-]+\.(?P<kind>db|sqlite3?|duckdb)")
 """What looks like the name of a database file, and holds no password."""
 _PATH = re.compile(r"[\w./-]+")

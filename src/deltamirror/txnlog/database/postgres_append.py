@@ -9,8 +9,6 @@ from sqlalchemy import bindparam, text
 
 from deltamirror.txnlog.database.schema_version import SCHEMA_KEY, SCHEMA_VERSION
 
-__all__ = ["APPEND", "CREATE_APPEND_FUNCTION"]
-
 CREATE_APPEND_FUNCTION = """
 CREATE FUNCTION dl_append(
     p_table bigint, p_commit bigint, p_metadata bigint, p_protocol bigint, p_at bigint, p_timestamped boolean,

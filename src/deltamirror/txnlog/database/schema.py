@@ -26,42 +26,6 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-__all__ = [
-    "CREATE_FILE_INTERVALS",
-    "METADATA",
-    "access_tokens",
-    "alerts",
-    "app_transactions",
-    "attempts",
-    "breaker_events",
-    "breakers",
-    "catalog",
-    "checkpoints",
-    "checksums",
-    "chunks",
-    "cleanups",
-    "deliveries",
-    "domains",
-    "escalations",
-    "file_ends",
-    "files",
-    "heads",
-    "imports",
-    "leases",
-    "maintenance",
-    "metadata",
-    "mirror_status",
-    "protocols",
-    "reconciliations",
-    "removes",
-    "silences",
-    "stages",
-    "superseded",
-    "tables",
-    "tokens",
-    "versions",
-]
-
 METADATA = MetaData()
 
 

@@ -11,8 +11,6 @@ from sqlalchemy import Text, literal_column, select
 from deltamirror.errors import CatalogMismatch
 from deltamirror.txnlog.database.schema import catalog
 
-__all__ = ["SCHEMA_KEY", "SCHEMA_VERSION", "STORED_SCHEMA", "newer_schema", "require_schema"]
-
 SCHEMA_VERSION: Final = 9
 """What this release reads and writes: one more than there are migrations."""
 

@@ -4,18 +4,6 @@ from sqlalchemy import bindparam, func, insert, literal_column, select, update
 
 from deltamirror.txnlog.database.schema import chunks, heads, mirror_status, superseded, tokens, versions
 
-__all__ = [
-    "COMMITTED_BY",
-    "HEAD",
-    "INSERT_CHUNK",
-    "INSERT_STATUS",
-    "INSERT_TOKEN",
-    "INSERT_VERSION",
-    "LINEAGE",
-    "MOVE_HEAD",
-    "SUPERSEDED_BY",
-]
-
 LINEAGE = func.coalesce(heads.c.lineage, literal_column("0"))
 """How often versions of the log were adopted, or the table was renamed: writers forget what they remember of it."""
 

@@ -14,8 +14,6 @@ from deltamirror.errors import InvalidInput
 from deltamirror.txnlog.content.rows import json_text, path_hash, vector_text
 from deltamirror.txnlog.database.access import Row
 
-__all__ = ["added_rows", "removed_rows"]
-
 _VECTOR_FIELDS = ("storageType", "pathOrInlineDv", "offset", "sizeInBytes", "cardinality")
 
 

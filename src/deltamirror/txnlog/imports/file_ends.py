@@ -14,8 +14,6 @@ from deltamirror.delta.paths import path_identity
 from deltamirror.txnlog.database.access import Row
 from deltamirror.txnlog.database.schema import files, removes
 
-__all__ = ["ends_between", "hash_ranges"]
-
 _SOURCES = (files, removes)
 _COLUMNS = ("path_hash", "commit_id", "ordinal", "path", "dv_id")
 _HASHES = 1 << 32

@@ -35,8 +35,6 @@ from deltamirror.txnlog.imports.record import ImportRecord, Source, claim_import
 from deltamirror.txnlog.tables.registry import TableInfo, insert_table, require_free, require_name, table_info
 from deltamirror.work import Status
 
-__all__ = ["Import", "ImportedCheckpoint", "StoredFile", "begin_import", "no_foundation"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportedCheckpoint:

@@ -15,8 +15,6 @@ from deltamirror.txnlog.database.schema import mirror_status
 from deltamirror.txnlog.imports.parts import BasePart, CommitPart, imported_commit_id
 from deltamirror.work import Status
 
-__all__ = ["ImportProgress", "Intake", "StoredParts"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredParts:

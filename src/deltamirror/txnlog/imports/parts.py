@@ -19,8 +19,6 @@ from deltamirror.txnlog.content.rows import file_row, remove_row
 from deltamirror.txnlog.database.access import Row
 from deltamirror.txnlog.imports.checkpoint_columns import added_rows, removed_rows
 
-__all__ = ["LAST_VERSION", "BasePart", "CommitPart", "base_part", "commit_parts", "imported_commit_id"]
-
 _VERSION_BITS = 32
 LAST_VERSION = (1 << _VERSION_BITS) - 1
 """The largest that can be imported."""

@@ -29,8 +29,6 @@ from deltamirror.txnlog.imports.part_rows import ImportProgress, StoredParts
 from deltamirror.txnlog.imports.parts import LAST_VERSION, imported_commit_id
 from deltamirror.txnlog.tables.registry import fresh_table_id
 
-__all__ = ["ImportRecord", "Source", "claim_import", "delete_rows", "load_progress"]
-
 _ABANDONED_AFTER = 60_000
 """Milliseconds after which an import that was not touched has no owner any more."""
 

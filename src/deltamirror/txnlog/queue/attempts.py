@@ -11,16 +11,6 @@ from deltamirror.txnlog.database.clock import CLOCK
 from deltamirror.txnlog.database.schema import attempts
 from deltamirror.work import Failure, Lease, Status
 
-__all__ = [
-    "ATTEMPT_COLUMNS",
-    "NO_ERROR",
-    "attempt_values",
-    "error_values",
-    "findings_within",
-    "insert_attempt",
-    "stored_message",
-]
-
 _LONGEST_MESSAGE = 2_000
 _FIRST_KEPT = 20
 _LAST_KEPT = 80

@@ -37,27 +37,6 @@ from deltamirror.txnlog.database.schema import (
 from deltamirror.txnlog.database.upsert import upsert
 from deltamirror.work import CommitWork, Status
 
-__all__ = [
-    "ENDED_FILES",
-    "WORK",
-    "CheckpointFacts",
-    "bytes_between",
-    "bytes_since",
-    "checkpoint_facts",
-    "checksum_seed",
-    "commit_work",
-    "count_files",
-    "fetch_chunks",
-    "make_due",
-    "numbers_by_commit",
-    "replay_work",
-    "request_checkpoint",
-    "txn_ids",
-    "with_chunks",
-    "with_counts",
-    "work_of",
-]
-
 _COMMITS_AT_ONCE = 1_000
 _ROWS_AT_ONCE = 10_000
 

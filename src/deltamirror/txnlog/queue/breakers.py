@@ -22,21 +22,6 @@ from deltamirror.txnlog.tables.registry import in_store
 from deltamirror.txnlog.tables.switch import is_switched_on
 from deltamirror.work import Status
 
-__all__ = [
-    "Breaker",
-    "BreakerEvent",
-    "BreakerState",
-    "Change",
-    "all_breakers",
-    "breaker_events_of",
-    "breaker_of",
-    "change_breaker",
-    "end_pauses",
-    "failing_share",
-    "make_store_due",
-    "shut_breakers",
-]
-
 _KEPT_EVENTS: Final = 30 * 24 * 3600 * 1000
 
 

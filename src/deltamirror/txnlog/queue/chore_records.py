@@ -11,8 +11,6 @@ from sqlalchemy.sql import ColumnElement
 from deltamirror.txnlog.database.schema import maintenance, tables
 from deltamirror.work import Chore
 
-__all__ = ["ChoreRecord", "records_of"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChoreRecord:

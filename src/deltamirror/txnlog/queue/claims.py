@@ -24,8 +24,6 @@ from deltamirror.txnlog.tables.registry import in_store
 from deltamirror.txnlog.tables.switch import is_switched_on
 from deltamirror.work import Lane, Lease, Status
 
-__all__ = ["Claim", "Overdue", "claim", "claim_in_store", "overdue"]
-
 _ALL_ON: Final = Switch()
 _CLAIMED: Final = {Lane.COMMITS: Step.CLAIM_COMMITS, Lane.CHECKPOINTS: Step.CLAIM_CHECKPOINT}
 

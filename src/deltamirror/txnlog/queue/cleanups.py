@@ -22,8 +22,6 @@ from deltamirror.txnlog.queue.expected_objects import KeptCheckpoint, KeptLog, k
 from deltamirror.txnlog.queue.leases import surrender, under
 from deltamirror.work import Lease
 
-__all__ = ["CleaningTurn", "Retention", "first_young", "is_due", "retention_of"]
-
 _UNFINISHED = 0
 """In place of the time of a cleaning that has raised the start of a log, and not yet come to its end."""
 

@@ -14,8 +14,6 @@ from deltamirror.txnlog.database.upsert import upsert
 from deltamirror.txnlog.queue.attempts import stored_message
 from deltamirror.work import Lane, Lease
 
-__all__ = ["Escalates", "Escalation", "close_escalations", "escalations_of", "open_escalation"]
-
 Escalates: TypeAlias = Callable[[DeltaMirrorError, int], bool]
 """Whether an operator has to look at a failure, by its error and by how many attempts there were."""
 

@@ -26,20 +26,6 @@ from deltamirror.txnlog.queue.pause import ALL_PAUSED
 from deltamirror.txnlog.tables.switch import is_switched_on
 from deltamirror.work import ExpectedObject, Status
 
-__all__ = [
-    "KeptCheckpoint",
-    "KeptCommit",
-    "KeptLog",
-    "comparisons",
-    "count_unpublished",
-    "every_log",
-    "kept_checkpoints",
-    "kept_commits",
-    "kept_log",
-    "kept_logs",
-    "lost_checkpoints",
-]
-
 _COMMITS_AT_ONCE = 1_000
 
 _Pieces = tuple[tuple[int, bytes], ...]

@@ -26,8 +26,6 @@ from deltamirror.txnlog.queue.leases import held_for, surrender, under
 from deltamirror.txnlog.queue.quarantine import clear_divergence, lift_quarantine, mark_diverged, quarantine
 from deltamirror.work import Failure, Lane, Lease, Status
 
-__all__ = ["Turn"]
-
 _AT_ONCE = 500
 
 

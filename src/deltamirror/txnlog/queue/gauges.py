@@ -24,8 +24,6 @@ from deltamirror.txnlog.queue.status import lag_ms, with_lag
 from deltamirror.txnlog.tables.switch import is_switched_on
 from deltamirror.work import Status
 
-__all__ = ["MirrorGauges", "TableGauges", "mirror_gauges"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableGauges:

@@ -24,18 +24,6 @@ from deltamirror.txnlog.database.schema import leases, tables
 from deltamirror.txnlog.database.upsert import upsert
 from deltamirror.work import Lane, Lease
 
-__all__ = [
-    "held_for",
-    "keep",
-    "release",
-    "renew",
-    "surrender",
-    "surrender_all",
-    "take",
-    "take_free",
-    "under",
-]
-
 _TAKEN: Final = {
     Lane.COMMITS: Step.TAKE_COMMITS,
     Lane.CHECKPOINTS: Step.TAKE_CHECKPOINTS,

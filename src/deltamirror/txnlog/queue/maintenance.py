@@ -26,17 +26,6 @@ from deltamirror.txnlog.queue.pause import ALL_PAUSED
 from deltamirror.txnlog.tables.switch import is_switched_on
 from deltamirror.work import Chore, Lease, Status
 
-__all__ = [
-    "MaintainedTable",
-    "count_small_files",
-    "maintained_table",
-    "maintained_tables",
-    "metadata_of",
-    "record_done",
-    "record_failure",
-    "versions_to_compact",
-]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MaintainedTable:

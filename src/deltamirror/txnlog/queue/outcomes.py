@@ -37,8 +37,6 @@ from deltamirror.txnlog.queue.leases import surrender, surrender_all
 from deltamirror.txnlog.queue.quarantine import mark_diverged, quarantine
 from deltamirror.work import CheckpointOutcome, CommitOutcome, Failure, Lane, Lease, Published, StageTimes, Status
 
-__all__ = ["CommitRecord", "PublishedUnit", "Recorded", "record_checkpoint", "record_commits", "record_published"]
-
 RetryTimes: TypeAlias = Callable[[DeltaMirrorError, int], float]
 """How many seconds to wait after an error, by how many attempts there were."""
 

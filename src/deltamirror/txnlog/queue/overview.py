@@ -16,8 +16,6 @@ from deltamirror.txnlog.queue.status import TableStatus, status_of
 from deltamirror.txnlog.tables.switch import is_switched_on
 from deltamirror.work import Status
 
-__all__ = ["Show", "Sort", "TablesPage", "Totals", "Wanted", "tables_page", "totals"]
-
 _ALL_ON: Final = Switch()
 
 

@@ -6,8 +6,6 @@ from deltamirror.txnlog.database.access import Database
 from deltamirror.txnlog.database.schema import catalog
 from deltamirror.txnlog.database.upsert import upsert
 
-__all__ = ["ALL_PAUSED", "is_paused", "pause_all", "resume_all"]
-
 _KEY = "mirror_paused"
 
 ALL_PAUSED = exists().where(catalog.c.key == _KEY)

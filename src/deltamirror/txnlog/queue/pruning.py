@@ -41,8 +41,6 @@ from deltamirror.txnlog.queue.leases import under
 from deltamirror.txnlog.tables.registry import TableInfo, table_info
 from deltamirror.work import Lease
 
-__all__ = ["FirstKept", "History", "PruningTurn", "first_kept", "history_of"]
-
 _ROWS_AT_ONCE: Final = 1_000
 _VERSIONS_AT_ONCE: Final = 200
 _HASHES_AT_ONCE: Final = 500_000

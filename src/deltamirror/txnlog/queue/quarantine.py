@@ -12,8 +12,6 @@ from deltamirror.txnlog.database.schema import escalations, heads, tables
 from deltamirror.txnlog.queue.escalations import open_escalation
 from deltamirror.work import Lane
 
-__all__ = ["clear_divergence", "lift_quarantine", "mark_diverged", "quarantine"]
-
 
 def mark_diverged(session: Session, table_id: int, *, version: int, reason: str) -> bool:
     """Put a table into quarantine: another writer wrote this version of its log.

@@ -30,22 +30,6 @@ from deltamirror.txnlog.tables.registry import MirrorState, table_info
 from deltamirror.txnlog.tables.switch import is_switched_on
 from deltamirror.work import Lane, Status
 
-__all__ = [
-    "Attempt",
-    "CheckpointStatus",
-    "LastError",
-    "TableStatus",
-    "all_status",
-    "attempts",
-    "lag_ms",
-    "latest_attempts",
-    "published_version",
-    "status_of",
-    "statuses",
-    "table_status",
-    "with_lag",
-]
-
 _KEYS_AT_ONCE = 500
 _ALL_ON: Final = Switch()
 _VERSIONS_MEASURED = 100

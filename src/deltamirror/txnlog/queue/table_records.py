@@ -11,18 +11,6 @@ from sqlalchemy.sql import Select
 from deltamirror.txnlog.database.schema import checkpoints, mirror_status, reconciliations, tables, versions
 from deltamirror.txnlog.queue.status import published_version
 
-__all__ = [
-    "CheckpointRecord",
-    "Lag",
-    "LastComparison",
-    "VersionRecord",
-    "checkpoints_of",
-    "compared",
-    "lags_since",
-    "recent_lags",
-    "versions_of",
-]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lag:

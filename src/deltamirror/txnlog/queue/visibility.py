@@ -14,8 +14,6 @@ from deltamirror.txnlog.database.schema import heads, mirror_status, tables, ver
 from deltamirror.txnlog.tables.switch import is_switched_on
 from deltamirror.work import Status
 
-__all__ = ["VisibleCount", "visible_counts"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VisibleCount:

@@ -23,8 +23,6 @@ from deltamirror.txnlog.queue.backlog import ENDED_FILES, WORK, numbers_by_commi
 from deltamirror.txnlog.queue.claims import Claim
 from deltamirror.work import CommitWork, Status
 
-__all__ = ["Waiting", "waiting_commits"]
-
 _SUMMED_VERSIONS: Final = 1_000
 """Of how many versions the bytes are summed for all tables at once: without checkpoints it would be all."""
 

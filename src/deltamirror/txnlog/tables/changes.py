@@ -10,8 +10,6 @@ from deltamirror.txnlog.content.chunks import commit_actions
 from deltamirror.txnlog.database.access import Database
 from deltamirror.txnlog.database.schema import heads, tables, versions
 
-__all__ = ["VersionChange", "newest_version", "version_changes"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VersionChange:

@@ -20,8 +20,6 @@ from deltamirror.txnlog.database.clock import CLOCK
 from deltamirror.txnlog.database.schema import heads
 from deltamirror.txnlog.tables.registry import fresh_table_id, insert_table, require_free, require_name
 
-__all__ = ["create_table"]
-
 _BEFORE_FIRST: Final = {"version": -1, "metadata_version": -1, "protocol_version": -1}
 
 

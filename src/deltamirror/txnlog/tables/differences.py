@@ -13,8 +13,6 @@ from deltamirror.txnlog.content.rows import add_of
 from deltamirror.txnlog.database.schema import versions
 from deltamirror.txnlog.tables.reading import Snapshot, look_at
 
-__all__ = ["WayBack", "difference"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WayBack:

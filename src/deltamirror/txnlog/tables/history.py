@@ -19,8 +19,6 @@ from deltamirror.txnlog.database.access import Database
 from deltamirror.txnlog.database.schema import chunks, versions
 from deltamirror.txnlog.tables.registry import TableInfo, table_info
 
-__all__ = ["HistoryEntry", "commit_file", "history", "milliseconds_of", "no_such_version"]
-
 _COMMIT_INFO: Final = re.compile(rb'^\s*\{\s*"commitInfo".*$', re.MULTILINE)
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 

@@ -18,8 +18,6 @@ from deltamirror.txnlog.content.chunks import read_commit
 from deltamirror.txnlog.content.projection import ended_by
 from deltamirror.txnlog.database.schema import files, removes, superseded, versions
 
-__all__ = ["paths_since", "retained_paths"]
-
 _AT_ONCE: Final = 10_000
 _COMMITS_AT_ONCE: Final = 1_000
 _CHANGE_FILE: Final = b'"cdc"'

@@ -26,8 +26,6 @@ from deltamirror.txnlog.database.statements import LINEAGE
 from deltamirror.txnlog.tables.history import milliseconds_of, no_such_version
 from deltamirror.txnlog.tables.registry import table_info
 
-__all__ = ["Snapshot", "cut", "live_adds", "look_at", "snapshot"]
-
 PartitionFilter = Mapping[str, PartitionValue | Sequence[PartitionValue]]
 """Partition columns with the value or values that they may have."""
 

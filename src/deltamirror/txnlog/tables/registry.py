@@ -21,28 +21,6 @@ from deltamirror.txnlog.database.schema import heads, imports, metadata, tables
 from deltamirror.txnlog.database.statements import LINEAGE
 from deltamirror.txnlog.tables.switch import is_switched_on
 
-__all__ = [
-    "MirrorState",
-    "PlacesMoved",
-    "TableInfo",
-    "drop_table",
-    "fresh_table_id",
-    "in_store",
-    "insert_table",
-    "list_tables",
-    "overlapping_table",
-    "pause_mirror",
-    "places_on_disk",
-    "rename_table",
-    "require_free",
-    "require_name",
-    "require_table",
-    "resume_mirror",
-    "table_at",
-    "table_info",
-    "tables_of_delta_id",
-]
-
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_\-]*(\.[A-Za-z0-9_][A-Za-z0-9_\-]*)*")
 _LONGEST_NAME = 255
 

@@ -12,8 +12,6 @@ from sqlalchemy.sql.functions import FunctionElement
 from deltamirror.config import Switch
 from deltamirror.txnlog.database.schema import heads, metadata, tables
 
-__all__ = ["is_switched_on"]
-
 _ESCAPED: Final = str.maketrans({"_": "!_", "*": "%", "?": "_"})
 
 

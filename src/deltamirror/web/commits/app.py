@@ -43,8 +43,6 @@ from deltamirror.web.pages.asked import number_of
 from deltamirror.web.pages.identity import Doorkeeper, Forbidden
 from deltamirror.web.problems import problem
 
-__all__ = ["CommitApi", "bounds_its_body"]
-
 _log = logging.getLogger(__name__)
 
 _AT_ONCE: Final = 16

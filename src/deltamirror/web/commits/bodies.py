@@ -21,18 +21,6 @@ from deltamirror.delta.bounds import LONGEST_LINE
 from deltamirror.errors import CapacityExceeded, InvalidInput
 from deltamirror.web.problems import BodyTooLarge
 
-__all__ = [
-    "FRAMES",
-    "NDJSON",
-    "Part",
-    "ReadPart",
-    "frame_head",
-    "framed_parts",
-    "part_lines",
-    "require_one_version",
-    "spooled",
-]
-
 NDJSON: Final = "application/x-ndjson"
 FRAMES: Final = "application/vnd.deltamirror.commits"
 

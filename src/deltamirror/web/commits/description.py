@@ -8,8 +8,6 @@ from deltamirror.txnlog.tables.registry import MirrorState
 from deltamirror.web.commits.bodies import FRAMES, NDJSON
 from deltamirror.web.problems import PROBLEM
 
-__all__ = ["Publisher", "description"]
-
 _Document = dict[str, Any]
 
 

@@ -18,8 +18,6 @@ from deltamirror.txnlog.tables.registry import pause_mirror, resume_mirror, tabl
 from deltamirror.web.pages.gathering import now_ms
 from deltamirror.wiring import open_logs
 
-__all__ = ["Operations", "RepairState"]
-
 _log = logging.getLogger(__name__)
 
 _AT_ONCE: Final = 2

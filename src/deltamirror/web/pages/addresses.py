@@ -10,8 +10,6 @@ from deltamirror.config import ServeSettings
 from deltamirror.errors import InvalidSettings
 from deltamirror.web.address import LARGEST_PORT, ListenAddress
 
-__all__ = ["Binding", "binding_of", "host_name"]
-
 _HOST: Final = re.compile(
     r"(?:\[(?P<address>[0-9A-Fa-f:.]+)\]|(?P<name>[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)*\.?))(?::(?P<port>[0-9]{0,5}))?"
 )

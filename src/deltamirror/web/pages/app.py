@@ -44,8 +44,6 @@ from deltamirror.web.pages.rendering import STATIC, render
 from deltamirror.web.pages.sessions import BrowserSessions
 from deltamirror.web.problems import BodyTooLarge, problem, problem_of, status_of
 
-__all__ = ["status_page"]
-
 Form = Mapping[str, str]
 Act = Callable[[Visitor, str, Form], str]
 

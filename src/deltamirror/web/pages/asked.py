@@ -12,18 +12,6 @@ from deltamirror.txnlog.access.patterns import TablePattern
 from deltamirror.txnlog.queue.overview import Show, Sort, Wanted
 from deltamirror.web.pages.gathering import WINDOWS
 
-__all__ = [
-    "LONGEST_REASON",
-    "SILENCES",
-    "form_of",
-    "local_path",
-    "number_of",
-    "silence_of",
-    "text_of",
-    "wanted_of",
-    "window_of",
-]
-
 E = TypeVar("E", bound=StrEnum)
 
 _LONGEST_SEARCH: Final = 255

@@ -13,8 +13,6 @@ from deltamirror.ops.slo import SloRow
 from deltamirror.pipeline.failures.our_errors import our_error
 from deltamirror.txnlog.access.patterns import TablePattern
 
-__all__ = ["Budgets", "Count"]
-
 _log = logging.getLogger(__name__)
 
 Count = Callable[[TablePattern, str | None], tuple[SloRow, ...]]

@@ -9,8 +9,6 @@ from deltamirror.ops.slo import SloRow
 from deltamirror.txnlog.alerts import AlertRow, Silence
 from deltamirror.web.pages.gathering import Overview, TableView
 
-__all__ = ["overview_document", "table_document"]
-
 
 def overview_document(found: Overview, slo: Sequence[SloRow]) -> dict[str, object]:
     """``/api/v1/status``."""

@@ -29,8 +29,6 @@ from deltamirror.txnlog.queue.table_records import (
 )
 from deltamirror.web.pages.pictures import Chart, Sparkline, chart_of, sparkline_of
 
-__all__ = ["WINDOWS", "Overview", "TableView", "failure_view", "for_reader", "now_ms", "overview", "table_view"]
-
 _SPARK_VERSIONS: Final = 40
 _CHART_VERSIONS: Final = 300
 _FAILURES: Final = 6

@@ -13,8 +13,6 @@ from deltamirror.pipeline.failures.our_errors import our_error
 from deltamirror.web.pages.addresses import Binding, host_name
 from deltamirror.web.problems import problem
 
-__all__ = ["LONGEST_BODY", "LONGEST_HEADERS", "LONGEST_QUERY", "Guard"]
-
 _log = logging.getLogger(__name__)
 
 LONGEST_BODY: Final = 8 * 1024

@@ -19,8 +19,6 @@ from deltamirror.web.pages.addresses import Binding
 from deltamirror.web.pages.sessions import BrowserSession, BrowserSessions
 from deltamirror.web.pages.throttle import Throttle
 
-__all__ = ["Doorkeeper", "Forbidden", "TooMany", "Unknown", "Visitor"]
-
 _log = logging.getLogger(__name__)
 
 _TOUCHED_EVERY: Final = 60.0

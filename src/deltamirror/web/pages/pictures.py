@@ -9,8 +9,6 @@ from typing import Final
 from deltamirror.ops.wording import duration
 from deltamirror.txnlog.queue.table_records import Lag
 
-__all__ = ["Chart", "Mark", "Sparkline", "chart_of", "sparkline_of"]
-
 _LEAST_MS: Final = 10.0
 _MOST_MS: Final = 3_600_000.0
 _LEVELS: Final = ((100, "0.1 s"), (1_000, "1 s"), (10_000, "10 s"), (60_000, "1 min"), (600_000, "10 min"))

@@ -16,8 +16,6 @@ from deltamirror.pipeline.failures.breaker import reason
 from deltamirror.pipeline.failures.policy import way_out
 from deltamirror.web.pages.asked import LONGEST_REASON, SILENCES
 
-__all__ = ["STATIC", "render"]
-
 _HERE: Final = Path(__file__).parent
 STATIC: Final = _HERE / "static"
 

@@ -20,8 +20,6 @@ from deltamirror.web.pages.addresses import Binding
 from deltamirror.web.pages.app import status_page
 from deltamirror.web.pages.guard import LONGEST_HEADERS
 
-__all__ = ["Serving", "serving"]
-
 _CONNECTIONS: Final = 200
 _STOPS_WITHIN: Final = 1
 

@@ -9,8 +9,6 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Final
 
-__all__ = ["BrowserSession", "BrowserSessions"]
-
 _MOST: Final = 1_000
 
 

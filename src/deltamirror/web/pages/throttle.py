@@ -11,8 +11,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-__all__ = ["Throttle", "Wrong"]
-
 _FREE: Final = 3
 """Wrong tokens of one client, by mistake, before answers are delayed."""
 _LONGEST: Final = 20.0

@@ -9,8 +9,6 @@ from deltamirror.storage.calls import StoreCalls
 from deltamirror.txnlog.database.access import Database
 from deltamirror.work import Outcome, Unit
 
-__all__ = ["InProcessRunner"]
-
 
 class InProcessRunner:
     """Runs units on threads of this process, with its own credentials. Database and ``calls`` stay their owner's."""

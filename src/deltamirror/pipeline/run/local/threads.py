@@ -12,8 +12,6 @@ from deltamirror.errors import Unavailable
 from deltamirror.pipeline.run.execution import Resources, execute, failed
 from deltamirror.work import CommitUnit, Outcome, Stage, Unit, Verification
 
-__all__ = ["patience", "work_on"]
-
 _CALLS_OF_A_CHECKPOINT: Final = 6
 """Reading the base, writing, reading back, the pointer: each may take as long as a transfer may."""
 

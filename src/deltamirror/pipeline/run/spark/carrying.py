@@ -14,8 +14,6 @@ from deltamirror.txnlog.database.access import Database
 from deltamirror.txnlog.queue.backlog import fetch_chunks, with_chunks
 from deltamirror.work import CommitOutcome, CommitUnit, CommitWork, StageTimes, Unit, carrying
 
-__all__ = ["Carrier", "publish_in_a_row"]
-
 
 class Carrier:
     """Puts the chunks of commits into units, of at most ``largest`` bytes: no more of them are in memory.

@@ -3,8 +3,6 @@
 from deltamirror.config import CONFIG_VARIABLE, Loaded, Settings, keys
 from deltamirror.config.sources import FLAGS
 
-__all__ = ["exported_environment"]
-
 
 def exported_environment(loaded: Loaded) -> dict[str, str]:
     """The variables under which another process finds the settings of this one.

@@ -23,8 +23,6 @@ from deltamirror.txnlog.database.access import Database
 from deltamirror.txnlog.database.opening import open_database
 from deltamirror.work import CommitUnit, Outcome, Stage, Unit
 
-__all__ = ["in_time", "run_units"]
-
 
 def run_units(items: Iterator[bytes], *, threads: int, fetches: bool, seconds: float = math.inf) -> Iterator[bytes]:
     """The outcomes of the units of a task, as they finish; commits have so many ``seconds`` together."""

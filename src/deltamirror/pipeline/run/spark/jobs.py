@@ -18,8 +18,6 @@ from deltamirror.pipeline.run.spark.sharing import Shares
 from deltamirror.telemetry import metrics
 from deltamirror.telemetry.stopwatch import Stopwatch
 
-__all__ = ["SparkJobs", "Task"]
-
 Task: TypeAlias = Callable[[Iterator[bytes]], Iterator[bytes]]
 """What executors do: the items of a partition in, answers out, as many as there are."""
 

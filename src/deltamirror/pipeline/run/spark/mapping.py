@@ -9,8 +9,6 @@ from typing import TypeVar
 from deltamirror.errors import DeltaMirrorError
 from deltamirror.pipeline.run.spark.jobs import SparkJobs
 
-__all__ = ["answer_items", "mapped"]
-
 T = TypeVar("T")
 R = TypeVar("R")
 

@@ -18,8 +18,6 @@ from pyspark.sql.functions import spark_partition_id
 from deltamirror.errors import InvalidSettings, Unavailable
 from deltamirror.executors.failures import translated
 
-__all__ = ["is_gone", "require_server", "slots_of", "start_session"]
-
 _NAME: Final = "deltamirror"
 _CONNECT_SCHEME: Final = "sc://"
 _ANSWER_WITHIN: Final = 10.0

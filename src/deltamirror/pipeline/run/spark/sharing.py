@@ -7,8 +7,6 @@ from typing import Final
 
 from deltamirror.work import CommitWork, Unit
 
-__all__ = ["LARGEST", "Shares", "carried_bytes", "unit_bytes"]
-
 LARGEST: Final = 24 * 1024 * 1024
 """How many bytes one job carries. The JVM holds several copies of them, and hangs or ends when it has no room."""
 

@@ -42,8 +42,6 @@ from deltamirror.errors import (
 from deltamirror.txnlog.database.access import Database, Row
 from deltamirror.txnlog.database.engines.queue import FileQueue
 
-__all__ = ["DuckdbDatabase"]
-
 _log = logging.getLogger(__name__)
 
 _LOCKED = "Could not set lock"

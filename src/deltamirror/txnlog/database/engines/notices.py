@@ -18,8 +18,6 @@ import psycopg
 
 from deltamirror.errors import DeltaMirrorError
 
-__all__ = ["NOTIFY", "Listeners", "Sender"]
-
 NOTIFY: Final = "SELECT pg_notify('deltamirror', '')"
 
 _LISTEN: Final = "LISTEN deltamirror"

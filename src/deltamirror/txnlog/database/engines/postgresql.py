@@ -51,9 +51,6 @@ from deltamirror.txnlog.database.postgres_append import APPEND
 from deltamirror.txnlog.database.schema_version import STORED_SCHEMA, require_schema
 from deltamirror.txnlog.database.statements import HEAD
 
-__all__ = ["PostgresqlDatabase"]
-
-
 # Threads of one process that may hold a connection beyond the pool's own.
 _OVERFLOW = 30
 

@@ -12,8 +12,6 @@ from contextlib import contextmanager, suppress
 
 from deltamirror.errors import PermissionDenied, Unavailable
 
-__all__ = ["FileQueue"]
-
 # A lock on a file lives as long as any process has the file open that took it, so a forked child closes its copies.
 _OPEN_HERE: set[int] = set()
 

@@ -13,8 +13,6 @@ import psycopg
 
 from deltamirror.errors import CatalogMismatch
 
-__all__ = ["SETTINGS", "Sessions"]
-
 SETTINGS: Final[Mapping[str, str]] = {
     # Under serializable or repeatable read, a commit that waited for a head would fail instead of seeing what came.
     "default_transaction_isolation": "read committed",

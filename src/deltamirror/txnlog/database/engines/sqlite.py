@@ -27,9 +27,6 @@ from deltamirror.steps import Step
 from deltamirror.txnlog.database.access import Database, Row, Session, file_identity, replaced, used_columns
 from deltamirror.txnlog.database.engines.queue import FileQueue
 
-__all__ = ["SqliteDatabase"]
-
-
 # Rows in one INSERT; far below the number of values that SQLite takes in one statement.
 _ROWS_TOGETHER = 100
 
