@@ -3,6 +3,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.interfaces.commit_clients import UNTIMED, Writer, writer_of
+from tests.support.interfaces.status_pages import Served
+from tests.support.lakes.lake import create
+
 
 @pytest.fixture(scope="session")
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
@@ -13,3 +17,16 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     names = ["-days", "2", "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"]
     subprocess.run([*command, *names, "-out", str(cert), "-keyout", str(key)], check=True, capture_output=True)
     return cert, key
+
+
+@pytest.fixture
+def page(served_page: Served) -> Served:
+    """A server with two tables."""
+    for name in ("sales.orders", "t"):
+        create(served_page.catalog, name, properties=UNTIMED)
+    return served_page
+
+
+@pytest.fixture
+def writer(page: Served) -> Writer:
+    return writer_of(page)
