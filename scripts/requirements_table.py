@@ -2,8 +2,8 @@
 
 Usage: requirements_table.py [--check]   (--check writes nothing, and fails if the page is out of date)
 
-Either way it fails for a row without a test that is not listed as ``later``, for one that is listed there and has a
-test, for a mark that names no row, and for a mark that this script cannot read or that belongs to no test.
+Either way it fails for a row without a test, for a mark that names no row, and for a mark that this script cannot read
+or that belongs to no test.
 
 Tests are found by reading their sources (asking pytest takes half a minute). A mark counts on a test function, on its
 class or module (``pytestmark``), and on a parameter; it may come from a comprehension, or from a name of the module.
@@ -182,16 +182,12 @@ def collect(folder: Path, report: Callable[[str], None]) -> dict[str, set[str]]:
     return table
 
 
-def complain(table: Mapping[str, set[str]], rows: Mapping[str, str], later: Mapping[str, str]) -> Iterator[str]:
-    """What is wrong with the table: rows without tests, tests without rows, and a list of exceptions that is stale."""
+def complain(table: Mapping[str, set[str]], rows: Mapping[str, str]) -> Iterator[str]:
+    """What is wrong with the table: rows without tests, and tests without rows."""
     for row in sorted(table.keys() - rows.keys(), key=by_number):
         yield f"{min(table[row])} names {row}, which is no row: add it to docs/requirements.toml, or correct the mark"
-    for row in sorted(rows.keys() - table.keys() - later.keys(), key=by_number):
-        yield f"{row} has no test ({rows[row]}): mark one, or list it as later in docs/requirements.toml"
-    for row in sorted(later.keys() & table.keys(), key=by_number):
-        yield f"{row} has a test: take it off [later] in docs/requirements.toml"
-    for row in sorted(later.keys() - rows.keys(), key=by_number):
-        yield f"{row} is listed as later, and is no row"
+    for row in sorted(rows.keys() - table.keys(), key=by_number):
+        yield f"{row} has no test ({rows[row]}): mark the one that proves it"
 
 
 def by_number(row: str) -> tuple[str, int]:
@@ -204,22 +200,20 @@ def link(test: str) -> str:
     return f"[`{name}`](../{path})"
 
 
-def render(table: Mapping[str, set[str]], rows: Mapping[str, str], later: Mapping[str, str]) -> str:
+def render(table: Mapping[str, set[str]], rows: Mapping[str, str]) -> str:
     lines = []
     for row, text in sorted(rows.items(), key=lambda item: by_number(item[0])):
         tests = "<br>".join(link(test) for test in sorted(table.get(row, ())))
-        missing = later.get(row, "no test")
-        lines.append(f"| {row} | {text} | {tests or f'not yet: {missing}'} |")
+        lines.append(f"| {row} | {text} | {tests} |")
     return HEADER + "\n".join(lines) + "\n"
 
 
 def main(arguments: list[str]) -> int:
     problems: list[str] = []
-    listed = tomllib.loads(ROWS.read_text(encoding="utf-8"))
-    rows, later = listed["rows"], listed["later"]
+    rows = tomllib.loads(ROWS.read_text(encoding="utf-8"))["rows"]
     table = collect(ROOT / "tests", problems.append)
-    problems += complain(table, rows, later)
-    text = render(table, rows, later)
+    problems += complain(table, rows)
+    text = render(table, rows)
     if arguments != ["--check"]:
         TARGET.write_text(text, encoding="utf-8")
     elif not TARGET.exists() or TARGET.read_text(encoding="utf-8") != text:

@@ -224,6 +224,7 @@ def scene(
 @pytest.mark.requirement("R58")
 @pytest.mark.requirement("R92")
 @pytest.mark.requirement("R93")
+@pytest.mark.requirement("R101")
 def test_after_everything_that_goes_wrong_nothing_is_lost(
     scene: Scene, postgres_server: PostgresServer, s3_settings: StorageSettings, delta_rs: Reader, tmp_path: Path
 ) -> None:
