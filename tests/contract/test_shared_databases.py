@@ -3,11 +3,12 @@
 import os
 import signal
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
+from sqlalchemy import text
 
 from deltamirror import Catalog
 from deltamirror.errors import Unavailable
@@ -40,6 +41,19 @@ def test_threads_share_a_database_in_memory(url: str) -> None:
         catalog.init()
         all_at_once(catalog, catalog, catalog)
         assert catalog.table("t").append(add(f"large{n}") for n in range(20)).versions == {"t": 3 * TURNS + 1}
+
+
+def test_a_glance_at_a_database_in_memory_waits_for_the_transaction_of_its_connection() -> None:
+    with Catalog("sqlite:///:memory:") as catalog, ThreadPoolExecutor(1) as threads:
+        catalog.init()
+        create(catalog)
+        with catalog.database.write() as session:
+            session.execute(text("UPDATE dl_tables SET name = 'half'"))
+            glance = threads.submit(catalog.table, "t")
+            done, _ = wait([glance], timeout=0.2)
+            assert not done, "it would see a half of the transaction"
+            session.execute(text("UPDATE dl_tables SET name = 't'"))
+        assert glance.result().name == "t"
 
 
 def test_two_databases_in_memory_are_two() -> None:
