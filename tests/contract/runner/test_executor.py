@@ -87,7 +87,7 @@ def test_what_a_worker_process_has_loaded_is_no_garbage_to_look_at_after_each_ta
     kept = gc.get_freeze_count()
     assert kept > len(gc.get_objects())
     ran(unit_of([work_of(0, first_commit())], location=str(tmp_path)))
-    assert gc.get_freeze_count() == kept  # and what later tasks make is
+    assert gc.get_freeze_count() <= kept  # what later tasks make is not kept
 
 
 def test_a_checkpoint_gives_way_to_commits_in_other_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

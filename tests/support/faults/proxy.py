@@ -101,24 +101,24 @@ class FaultProxy(ABC, Generic[R]):
     async def _close(self) -> None:
         assert self._listener is not None
         self._listener.close()
-        tasks = list(self._connections)
-        for task in tasks:
-            reset(self._connections[task])
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.sleep(0)  # one that is being accepted
+        while tasks := list(self._connections):
+            for task in tasks:
+                reset(self._connections[task])
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
 
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.ensure_future(self._guarded(reader, writer))
         self._connections[task] = writer
-        task.add_done_callback(self._connections.pop)
+        # A task that is cancelled before it began runs nothing of its own.
+        task.add_done_callback(lambda done: self._connections.pop(done).close())
 
     async def _guarded(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             await self.serve(reader, writer)
         except (OSError, asyncio.IncompleteReadError):
             reset(writer)
-        finally:
-            writer.close()
 
 
 @asynccontextmanager

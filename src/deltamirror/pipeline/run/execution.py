@@ -200,8 +200,9 @@ def _give_way() -> None:
     Among the threads of one process, one that gives way could hold the interpreter, and all others with it.
     """
     if sys.platform == "linux":  # where a thread has a niceness of its own; elsewhere it is that of a process
+        thread = threading.get_native_id()
         with suppress(OSError):
-            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _YIELDING)
+            os.setpriority(os.PRIO_PROCESS, thread, max(_YIELDING, os.getpriority(os.PRIO_PROCESS, thread)))
 
 
 def _carrying(unit: Unit, resources: Resources, guard: LeaseGuard, clock: Callable[[], float]) -> Unit:

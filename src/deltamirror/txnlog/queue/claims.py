@@ -232,9 +232,7 @@ def _claimed(
 
 _MOST_CANDIDATES: Final = 1_000
 _NOT_HELD_BACK: Final = (~tables.c.mirror_paused, tables.c.quarantined_at.is_(None), ~ALL_PAUSED)
-_TO_WRITE: Final = (
-    select(checkpoints.c.table_id).distinct().where(checkpoints.c.state != Status.SUCCESS).limit(_MOST_CANDIDATES + 1)
-)
+_TO_WRITE: Final = select(checkpoints.c.table_id).distinct().where(checkpoints.c.state != Status.SUCCESS)
 
 
 @lru_cache(maxsize=16)
@@ -243,8 +241,7 @@ def _behind(switch: Switch) -> Select[Any]:
         select(tables.c.table_id)
         .join(heads, heads.c.table_id == tables.c.table_id)
         .where(heads.c.version > tables.c.published_version, is_switched_on(switch), *_NOT_HELD_BACK)
-        .limit(_MOST_CANDIDATES + 1)
-    )
+    )  # without a limit, which would make PostgreSQL look up each head by itself
 
 
 def _candidates(connection: Connection, lane: Lane, switch: Switch) -> Sequence[int] | None:
