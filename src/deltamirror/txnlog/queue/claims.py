@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final
 
-from sqlalchemy import Connection, and_, bindparam, case, func, or_, select
+from sqlalchemy import Connection, and_, bindparam, case, false, func, or_, select
 from sqlalchemy.engine import Row
 from sqlalchemy.sql import ColumnElement, Select
 from sqlalchemy.sql.base import ReadOnlyColumnCollection
@@ -18,7 +18,7 @@ from deltamirror.txnlog.database.access import Database
 from deltamirror.txnlog.database.clock import CLOCK
 from deltamirror.txnlog.database.lists import one_of
 from deltamirror.txnlog.database.schema import checkpoints, heads, leases, mirror_status, tables, versions
-from deltamirror.txnlog.queue.leases import take_free
+from deltamirror.txnlog.queue.leases import milliseconds, take_free
 from deltamirror.txnlog.queue.pause import ALL_PAUSED
 from deltamirror.txnlog.tables.registry import in_store
 from deltamirror.txnlog.tables.switch import is_switched_on
@@ -64,7 +64,7 @@ class Overdue:
 
 def overdue(connection: Connection, switch: Switch, *, seconds: float, limit: int) -> list[Overdue]:
     """The tables that wait for so many seconds without an attempt, a publication or a new lease; the longest first."""
-    long_ago, status = CLOCK - _milliseconds(seconds), mirror_status.c
+    long_ago, status = CLOCK - milliseconds(seconds), mirror_status.c
     due = or_(status.next_attempt_at.is_(None), status.next_attempt_at <= long_ago)
     quiet = and_(versions.c.committed_at <= long_ago, status.updated_at <= long_ago, due)
     ours = or_(_IS_FREE, leases.c.claimed_at <= long_ago)
@@ -237,11 +237,11 @@ _TO_WRITE: Final = select(checkpoints.c.table_id).distinct().where(checkpoints.c
 
 @lru_cache(maxsize=16)
 def _behind(switch: Switch) -> Select[Any]:
-    return (
-        select(tables.c.table_id)
-        .join(heads, heads.c.table_id == tables.c.table_id)
-        .where(heads.c.version > tables.c.published_version, is_switched_on(switch), *_NOT_HELD_BACK)
-    )  # without a limit, which would make PostgreSQL look up each head by itself
+    # The settings of a table are looked up only if it is behind. Without a limit, which would make PostgreSQL look up
+    # each head by itself.
+    waits = case((heads.c.version > tables.c.published_version, is_switched_on(switch)), else_=false())
+    own = heads.c.table_id == tables.c.table_id
+    return select(tables.c.table_id).join(heads, own).where(waits, *_NOT_HELD_BACK)
 
 
 def _candidates(connection: Connection, lane: Lane, switch: Switch) -> Sequence[int] | None:
@@ -352,7 +352,7 @@ def _waiting(lane: Lane, retry_max: float) -> Select[Any]:
     due = _due(_status(lane).next_attempt_at)
     if lane is Lane.COMMITS and math.isfinite(retry_max):
         tried = mirror_status.c.updated_at
-        due = or_(due, (heads.c.committed_at > tried) & (tried <= CLOCK - _milliseconds(retry_max)))
+        due = or_(due, (heads.c.committed_at > tried) & (tried <= CLOCK - milliseconds(retry_max)))
     return _any_waiting(lane).where(due)
 
 
@@ -372,7 +372,3 @@ def _claim(row: Row[Any], lease: Lease) -> Claim:
         failed=lease.lane is Lane.COMMITS and row.state == Status.FAILED,
         checkpoint=row.checkpoint if lease.lane is Lane.CHECKPOINTS else -1,
     )
-
-
-def _milliseconds(seconds: float) -> int:
-    return int(seconds * 1000)

@@ -57,7 +57,7 @@ def renew(
 
 def keep(session: Session, lease: Lease, *, seconds: float) -> bool:
     """Hold a lease for longer; whether it is still held. Until the transaction ends no other process gets it."""
-    values = {**_identity(lease), "duration": _milliseconds(seconds)}
+    values = {**_identity(lease), "duration": milliseconds(seconds)}
     return session.execute(_RENEW, values).first() is not None
 
 
@@ -134,7 +134,7 @@ _SURRENDER = update(leases).where(_MINE, leases.c.expires_at > 0).values(expires
 
 def take_free(session: Session, table_ids: Sequence[int], *, lane: Lane, owner: str, seconds: float) -> dict[int, int]:
     """The epochs of the leases that were to be had, by table."""
-    mine = {"in_lane": lane.value, "by_owner": owner, "duration": _milliseconds(seconds)}
+    mine = {"in_lane": lane.value, "by_owner": owner, "duration": milliseconds(seconds)}
     rows = session.execute(_TAKE, {"of_tables": table_ids, **mine})
     return {row.table_id: row.epoch for row in rows}
 
@@ -183,5 +183,6 @@ def _in_order(held: Iterable[Lease]) -> list[Lease]:
     return sorted(held, key=lambda lease: (lease.table_id, lease.lane))
 
 
-def _milliseconds(seconds: float) -> int:
+def milliseconds(seconds: float) -> int:
+    """As the database counts time."""
     return int(seconds * 1000)
