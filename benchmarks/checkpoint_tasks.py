@@ -10,10 +10,10 @@ import duckdb
 import duckdb_extension_delta
 from deltalake import DeltaTable
 
-from benchmarks.child import OwnMemory, memory_now, memory_peak
+from benchmarks.child import OwnMemory, memory_now, memory_peak, seconds_of
 from benchmarks.lab import TABLE, Place
 from benchmarks.publish_tasks import settings_of
-from benchmarks.stock_spark import stock_session
+from benchmarks.stock_spark import opener, stock_session
 from deltamirror import MirrorEngine
 from deltamirror.delta.names import LOG_DIRECTORY
 
@@ -92,27 +92,15 @@ def open_by_duckdb(*, folders: list[str]) -> list[float]:
 def open_by_delta_spark(*, folders: list[str]) -> list[float]:
     """The same by Delta Lake on Spark, which keeps no table open."""
     spark = stock_session()
-    logs: Any = spark._jvm.org.apache.spark.sql.delta.DeltaLog  # type: ignore[union-attr]  # noqa: SLF001
-
-    def files(folder: str) -> object:
-        logs.clearCache()
-        return spark.read.format("delta").load(folder).inputFiles()
-
-    found = _opened(folders, files)
+    found = _opened(folders, opener(spark))
     spark.stop()
     return found
 
 
 def _opened(folders: list[str], work: Callable[[str], object]) -> list[float]:
     """The best of two: what a library loads at its first use is not counted, nor who was first."""
-    rounds = [[_seconds(work, folder) for folder in folders] for _ in range(2)]
+    rounds = [[seconds_of(work, folder) for folder in folders] for _ in range(2)]
     return [min(times) for times in zip(*rounds, strict=True)]
-
-
-def _seconds(work: Callable[[str], object], folder: str) -> float:
-    begin = time.perf_counter()
-    work(folder)
-    return time.perf_counter() - begin
 
 
 def _take_further_commits(folder: str, place: dict[str, str]) -> None:

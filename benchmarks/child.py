@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Self
@@ -34,6 +35,13 @@ def call(function: Callable[..., Any], **arguments: Any) -> Any:
     if done.returncode != 0:
         raise ChildFailed(f"{name} ended with {done.returncode}:\n{done.stderr[-4000:]}")
     return json.loads(done.stdout.splitlines()[-1])
+
+
+def seconds_of(work: Callable[[str], object], location: str) -> float:
+    """How long some work on a location takes."""
+    begin = time.perf_counter()
+    work(location)
+    return time.perf_counter() - begin
 
 
 def memory_now() -> float:

@@ -51,14 +51,9 @@ class Costs:
     @classmethod
     def measured(cls, lag: Mapping[str, Any], claims: Mapping[str, Any]) -> "Costs":
         """From the figures of two suites."""
-        first, *_, last = sorted(lag.values(), key=lambda load: float(load["rate"]))
-        parts = {
-            part: Line.through((first["rate"], first["cores"][part]), (last["rate"], last["cores"][part]))
-            for part in first["cores"]
-        }
         by_tables = {int(size): float(cost) / 1e3 for size, cost in claims["deltamirror postgresql"].items()}
         least, most = min(by_tables), max(by_tables)
-        return cls(parts, Line.through((least, by_tables[least]), (most, by_tables[most])))
+        return cls(_parts(lag), Line.through((least, by_tables[least]), (most, by_tables[most])))
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,18 +100,28 @@ class World:
         }
 
 
+def _parts(lag: Mapping[str, Any]) -> dict[str, Line]:
+    first, *_, last = _by_rate(lag)
+    return {
+        part: Line.through((first["rate"], first["cores"][part]), (last["rate"], last["cores"][part]))
+        for part in first["cores"]
+    }
+
+
+def _by_rate(lag: Mapping[str, Any]) -> list[dict[str, Any]]:
+    return sorted(lag.values(), key=lambda load: float(load["rate"]))
+
+
 def check(lag: Mapping[str, Any]) -> Table:
     """What the line of the smallest and the largest load says of those between them, beside what was measured."""
-    loads = sorted(lag.values(), key=lambda load: float(load["rate"]))
-    ends = {str(index): load for index, load in enumerate((loads[0], loads[-1]))}
-    costs = Costs.measured(ends, {"deltamirror postgresql": {"0": 0.0, "1": 0.0}})
+    parts = _parts(lag)
     rows = [
         (
             f"{load['rate']:.0f} versions/s",
-            f"{sum(line.at(load['rate']) for line in costs.parts.values()):.2f}",
+            f"{sum(line.at(load['rate']) for line in parts.values()):.2f}",
             f"{sum(load['cores'].values()):.2f}",
         )
-        for load in loads[1:-1]
+        for load in _by_rate(lag)[1:-1]
     ]
     return Table("The model beside a load that it was not made from", ("", "cores, model", "cores, measured"), rows)
 

@@ -1,15 +1,15 @@
 """What the processes do that measure the opening of tables; each has a fresh process for itself."""
 
-import time
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Final
 
 from deltalake import DeltaTable
 
 from benchmarks.adds import PARTITION_COLUMN
+from benchmarks.child import seconds_of
 from benchmarks.lab import Place
 from benchmarks.publish_tasks import settings_of
-from benchmarks.stock_spark import stock_session
+from benchmarks.stock_spark import opener, stock_session
 from deltamirror import Catalog
 from deltamirror.ops.imports.importing import ImportOrder
 from deltamirror.wiring import open_importer
@@ -56,18 +56,9 @@ def by_delta_rs(*, warm: str, folder: str) -> dict[str, float]:
 def by_delta_spark(*, warm: str, folder: str) -> dict[str, float]:
     """The same by Delta Spark, which keeps no table open."""
     spark = stock_session()
-    jvm: Any = spark._jvm  # noqa: SLF001
-    logs = jvm.org.apache.spark.sql.delta.DeltaLog
-
-    def files(location: str) -> object:
-        logs.clearCache()
-        return spark.read.format("delta").load(location).inputFiles()
-
-    def plan(location: str) -> object:
-        logs.clearCache()
-        return spark.read.format("delta").load(location).where(_CONDITION).inputFiles()
-
-    found = _measured({"list": files, "plan": plan}, warm, folder)
+    opened = opener(spark)
+    works = {"list": opened, "plan": lambda location: opened(location, _CONDITION)}
+    found = _measured(works, warm, folder)
     spark.stop()
     return found
 
@@ -83,6 +74,4 @@ def _measured(works: Mapping[str, Callable[[str], object]], warm: str, table: st
 
 def _seconds(work: Callable[[str], object], warm: str, table: str) -> float:
     work(warm)
-    begin = time.perf_counter()
-    work(table)
-    return time.perf_counter() - begin
+    return seconds_of(work, table)

@@ -2,7 +2,8 @@
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from pyspark.sql import SparkSession
 
@@ -29,3 +30,15 @@ def stock_session(more: Mapping[str, str] | None = None) -> SparkSession:
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
     return session
+
+
+def opener(session: SparkSession) -> Callable[..., object]:
+    """Opens a table of which Delta Spark remembers nothing, and lists the files that a condition leaves of it."""
+    jvm: Any = session._jvm  # noqa: SLF001
+    logs = jvm.org.apache.spark.sql.delta.DeltaLog
+
+    def opened(location: str, condition: str = "true") -> object:
+        logs.clearCache()
+        return session.read.format("delta").load(location).where(condition).inputFiles()
+
+    return opened
