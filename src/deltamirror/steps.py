@@ -38,7 +38,7 @@ class Step(StrEnum):
     MOVE_ROW_IDS = "commit.move-row-ids", "give the lines of a stage the row ids of another version"
     DISCARD_STAGE = "commit.discard-stage", "delete a stage whose commit failed"
     RATIFY = "commit.ratify", "ratify a commit"
-    APPEND = "commit.append", "append in one statement"
+    APPEND = "commit.append", "commit small appends of one or more threads"
     FIND_COMMIT = "commit.find", "wait for a commit whose reply was lost"
 
     PUT_ROWS = "rows.put-file", "put a data file"

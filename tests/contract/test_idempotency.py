@@ -375,11 +375,17 @@ def test_a_token_sent_at_once_needs_no_second_try(postgres_url: str) -> None:
     """Both have found the token unused, and wait for the table: whoever comes second finds the first."""
     with Catalog(postgres_url) as made:
         made.init()
-    with opened(postgres_url, writer=WriterSettings(retries=0)) as catalog, ThreadPoolExecutor(2) as threads:
+    impatient = {"writer": WriterSettings(retries=0)}
+    with (
+        opened(postgres_url, **impatient) as catalog,
+        opened(postgres_url, **impatient) as second,
+        ThreadPoolExecutor(2) as threads,
+    ):
         table = create(catalog)
         with catalog.database.engine.connect() as other:
             other.execute(text("SELECT * FROM dl_heads FOR UPDATE"))
-            sent = [threads.submit(table.append, [add("a")], token="one") for _ in range(2)]
+            tables = (table, second.table("t"))
+            sent = [threads.submit(each.append, [add("a")], token="one") for each in tables]
             waiting = text("SELECT count(*) FROM pg_locks WHERE NOT granted")
             while other.execute(waiting).scalar_one() < 2:
                 other.execute(text("SELECT pg_sleep(0.01)"))

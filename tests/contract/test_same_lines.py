@@ -71,7 +71,7 @@ def test_under_the_same_clock_the_times_are_the_same_too(
     renderings = type(CLOCK)._compiler_dispatcher.specs  # type: ignore[attr-defined]
     for name in ENGINES:
         monkeypatch.setitem(renderings, name, lambda *_, **__: "1700000000000")
-    monkeypatch.setattr(PostgresqlDatabase, "appends_in_one_statement", False)
+    monkeypatch.setattr(PostgresqlDatabase, "takes_small_appends", False)
     first, *others = (lines_of(lake_url_of(name, request, tmp_path), monkeypatch) for name in ENGINES)
     assert b'"timestamp":1700000000001' in first[1]
     for other in others:

@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import psycopg
@@ -10,6 +11,7 @@ import pytest
 from deltamirror import Add, Catalog, Transaction
 from deltamirror.errors import CommitUnknown
 from deltamirror.txnlog.commit.committing import Committing
+from deltamirror.txnlog.database.appends.small_append import Answer, SmallAppend
 
 pytestmark = [pytest.mark.postgres, pytest.mark.requirement("R35"), pytest.mark.requirement("R38")]
 
@@ -81,17 +83,17 @@ def test_a_statement_that_arrives_after_its_retry_commits_nothing(
     with Catalog(postgres_url) as catalog:
         catalog.init()
         table = catalog.create_table("t", location="memory://lake/t", schema="id long")
-        real, delayed = catalog.database.append, list[dict[str, object]]()
+        real, delayed = catalog.database.append, list[SmallAppend]()
 
-        def append(values: dict[str, object]) -> object:
+        def append(asked: SmallAppend) -> Answer:
             if not delayed:
-                delayed.append(values)
+                delayed.append(asked)
                 raise CommitUnknown("the reply of COMMIT was lost: the connection broke")
-            return real(values)
+            return real(asked)
 
         monkeypatch.setattr(catalog.database, "append", append)
         assert table.append([_file("a")]).versions == {"t": 1}
-        assert real({**delayed[0], "files": "[]"}) is None
+        assert real(replace(delayed[0], files=())) is None
         assert table.info().head == 1
 
 
@@ -102,13 +104,13 @@ def test_a_statement_that_arrives_between_the_look_and_the_retry_is_the_commit(
     with Catalog(postgres_url) as catalog:
         catalog.init()
         table = catalog.create_table("t", location="memory://lake/t", schema="id long")
-        real, delayed = catalog.database.append, list[dict[str, object]]()
+        real, delayed = catalog.database.append, list[SmallAppend]()
 
-        def append(values: dict[str, object]) -> object:
+        def append(asked: SmallAppend) -> Answer:
             if not delayed:
-                delayed.append(values)
+                delayed.append(asked)
                 raise CommitUnknown("the reply of COMMIT was lost: the connection broke")
-            return real(values)
+            return real(asked)
 
         look = Committing._find_by_txn_id
 

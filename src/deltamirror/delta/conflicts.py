@@ -118,6 +118,11 @@ class CommitFacts:
         actions = list(actions)
         adds = [action for action in actions if isinstance(action, Add)]
         others = [action for action in actions if not isinstance(action, Add)]  # few, even in a huge commit
+        added = {path_identity(add.path): add.partition_values for add in adds}
+        data_change = any(add.data_change for add in adds)
+        if reads is not None and not others:  # an append of files: the hot case
+            blind = not reads.reads_anything
+            return cls(added=added, is_blind_append=blind, data_change=data_change, operation=operation)
         removes = [action for action in others if isinstance(action, Remove)]
         info = _last(others, CommitInfo)
         claimed = info is not None and info.is_blind_append is True
@@ -126,10 +131,10 @@ class CommitFacts:
             metadata=_last(others, Metadata),
             domains=frozenset(action.domain for action in others if isinstance(action, DomainMetadata)),
             app_ids=frozenset(action.app_id for action in others if isinstance(action, Txn)),
-            added={path_identity(add.path): add.partition_values for add in adds},
+            added=added,
             removed={path_identity(remove.path): remove.partition_values for remove in removes},
             is_blind_append=claimed if reads is None else is_blind_append(others, reads),
-            data_change=any(add.data_change for add in adds) or any(remove.data_change for remove in removes),
+            data_change=data_change or any(remove.data_change for remove in removes),
             only_files=all(_goes_with_files(action) for action in others),
             tags={} if info is None else info.tags or {},
             operation=operation if info is None else info.operation,

@@ -35,6 +35,8 @@ def champ_order(keys: Iterable[str]) -> list[str]:
 
 def ordered(mapping: Mapping[str, V]) -> dict[str, V]:
     """``mapping`` with its keys in the order of Scala's immutable ``Map``."""
+    if len(mapping) <= _LARGEST_INSERTION_ORDERED:
+        return dict(mapping)
     return {key: mapping[key] for key in champ_order(mapping)}
 
 

@@ -193,7 +193,7 @@ def _alert_later(lake: Lake) -> None:
 SCENES: Final[Mapping[str, Scene]] = {
     "commit": Scene("mirrored", _commit_two_tables, _keep_time),
     "large commit": Scene("mirrored", _commit_much, _keep_time),
-    "append": Scene("mirrored", _append, _keep_time, databases=("postgresql",)),
+    "append": Scene("mirrored", _append, _keep_time, databases=("postgresql", "sqlite")),
     "mirror": Scene("second", _mirror),
     "first checkpoint": Scene("first", _mirror),
     "sidecars": Scene("mirrored", _mirror, _ask_for_sidecars),

@@ -44,11 +44,11 @@ from deltamirror.txnlog.commit.request import Committed, Request
 from deltamirror.txnlog.commit.staging import fresh_commit_id
 from deltamirror.txnlog.commit.times import require_timely
 from deltamirror.txnlog.commit.tokens import FIND_TOKEN, TokenUse
-from deltamirror.txnlog.content.rows import file_row
+from deltamirror.txnlog.content.rows import file_row, json_text
 from deltamirror.txnlog.content.state import TableState
 from deltamirror.txnlog.database.access import Database, Session
+from deltamirror.txnlog.database.appends.small_append import SmallAppend, opening_of
 from deltamirror.txnlog.database.clock import CLOCK
-from deltamirror.txnlog.database.schema import files
 from deltamirror.txnlog.database.statements import COMMITTED_BY, INSERT_TOKEN, SUPERSEDED_BY
 
 # A table whose metadata changes faster than a commit can be checked against it is given up after this many times.
@@ -149,7 +149,7 @@ class Committing:
             preparation.discard()
 
     def _attempt(self, *, fresh: bool) -> Committed:
-        # An append in one statement looks for its token itself; else it is looked for before any work is done.
+        # A small append looks for its token itself; else it is looked for before any work is done.
         is_small = self._may_fit_one_statement
         if not is_small and (found := self._known_token()) is not None:
             return found
@@ -174,10 +174,10 @@ class Committing:
         return preparation.draft(self._tables.state(preparation.table))
 
     def _append(self, draft: Draft) -> Committed | None:
-        """A small blind append in one statement, where the engine has that and nothing else has to be decided."""
+        """A small blind append by the engine alone, where it has that and nothing else has to be decided."""
         if not _fits_one_statement(draft):
             return None
-        row = self._database.append(_append_values(draft, self.txn_id, self._engine_info, self._token_use))
+        row = self._database.append(_small_append(draft, self.txn_id, self._engine_info, self._token_use))
         if row is None:
             self._tables.forget(draft.state.name)
             return None
@@ -190,7 +190,7 @@ class Committing:
     def _may_fit_one_statement(self) -> bool:
         """Whether nothing but what the draft comes to speaks against it."""
         return (
-            self._database.appends_in_one_statement
+            self._database.takes_small_appends
             and not self._in_doubt
             and self._settings.writer.backlog_limit is None
             and len(self._preparations) == 1
@@ -398,9 +398,6 @@ def _sound(request: Request) -> Request:
     return request
 
 
-_FILE_COLUMNS = tuple(column.name for column in files.columns)
-
-
 def _fits_one_statement(draft: Draft) -> bool:
     """Whether a draft is nothing but some adds, and leaves nothing else to decide."""
     return (
@@ -414,29 +411,24 @@ def _fits_one_statement(draft: Draft) -> bool:
     )
 
 
-def _append_values(draft: Draft, txn_id: str, engine_info: str, token: TokenUse | None) -> dict[str, object]:
-    """The arguments of the one statement; the database puts its time in front of ``rest``."""
+def _small_append(draft: Draft, txn_id: str, engine_info: str, token: TokenUse | None) -> SmallAppend:
+    """What the database needs of a draft; it puts its time in front of the rest."""
     info = authored_info(draft, time=0, txn_id=txn_id, engine_info=engine_info)
-    timestamped = draft.state.timestamped
-    stub = b'{"commitInfo":{' + (b'"inCommitTimestamp":0,' if timestamped else b"") + b'"timestamp":0'
-    rows = (
-        file_row(draft.state.table_id, 0, ordinal, add) for ordinal, add in enumerate(draft.body) if type(add) is Add
+    state, commit_id, opening = draft.state, fresh_commit_id(), opening_of(0, timestamped=draft.state.timestamped)
+    adds = [action for action in draft.body if type(action) is Add]
+    return SmallAppend(
+        table_id=state.table_id,
+        commit_id=commit_id,
+        metadata_version=state.metadata_version,
+        protocol_version=state.protocol_version,
+        lineage=state.lineage,
+        at_version=draft.change.at_version,
+        timestamped=state.timestamped,
+        rest=lines.encode(info).removeprefix(opening) + b"\n" + lines.encode_commit(draft.body),
+        txn_id=txn_id,
+        operation=info.operation,
+        read_version=draft.read_version,
+        files=[file_row(state.table_id, commit_id, ordinal, add) for ordinal, add in enumerate(adds)],
+        name=json_text(state.name),
+        **({} if token is None else {**token.values, "content": token.content}),
     )
-    return {
-        "table": draft.state.table_id,
-        "commit": fresh_commit_id(),
-        "metadata": draft.state.metadata_version,
-        "protocol": draft.state.protocol_version,
-        "at": -1 if draft.change.at_version is None else draft.change.at_version,
-        "timestamped": timestamped,
-        "lineage": draft.state.lineage,
-        "rest": lines.encode(info).removeprefix(stub) + b"\n" + lines.encode_commit(draft.body),
-        "txn": txn_id,
-        "operation": info.operation,
-        "read": draft.read_version,
-        "lines": 1 + len(draft.body),
-        "files": msgspec.json.encode([dict(zip(_FILE_COLUMNS, row, strict=True)) for row in rows]).decode(),
-        "name": msgspec.json.encode(draft.state.name).decode(),
-        "content": None if token is None else token.content,
-        **({"token": None, "adopted": None} if token is None else token.values),
-    }

@@ -11,7 +11,7 @@ from sqlalchemy.schema import SetColumnComment, SetTableComment
 
 from deltamirror.errors import CatalogMismatch
 from deltamirror.txnlog.database.access import Database, Session
-from deltamirror.txnlog.database.postgres_append import CREATE_APPEND_FUNCTION
+from deltamirror.txnlog.database.appends.in_postgresql import CREATE_APPEND_FUNCTION
 from deltamirror.txnlog.database.schema import CREATE_FILE_INTERVALS, METADATA, catalog
 from deltamirror.txnlog.database.schema_version import SCHEMA_KEY, SCHEMA_VERSION, newer_schema, require_schema
 

@@ -44,10 +44,12 @@ from deltamirror.errors import (
 )
 from deltamirror.steps import Step
 from deltamirror.txnlog.database.access import CatalogLocks, Database, Row, Session, used_columns
+from deltamirror.txnlog.database.appends.group_commit import GroupCommit
+from deltamirror.txnlog.database.appends.in_postgresql import APPEND, document
+from deltamirror.txnlog.database.appends.small_append import Answer, SmallAppend
 from deltamirror.txnlog.database.clock import CLOCK
 from deltamirror.txnlog.database.engines.notices import NOTIFY, Listeners, Sender
 from deltamirror.txnlog.database.engines.sessions import Sessions
-from deltamirror.txnlog.database.postgres_append import APPEND
 from deltamirror.txnlog.database.schema_version import STORED_SCHEMA, require_schema
 from deltamirror.txnlog.database.statements import HEAD
 
@@ -59,7 +61,7 @@ class PostgresqlDatabase(Database):
     """A catalog in a PostgreSQL database."""
 
     name: ClassVar[str] = "postgresql"
-    appends_in_one_statement: ClassVar[bool] = True
+    takes_small_appends = True
 
     def __init__(self, url: URL, settings: CatalogSettings) -> None:
         _require_known_parameters(url)
@@ -79,6 +81,7 @@ class PostgresqlDatabase(Database):
         self._sessions = Sessions({**parameters, **arguments}, milliseconds)
         # Connections for appends, always in autocommit: a pool's care for one costs as much as a small commit.
         self._idle: deque[psycopg.Connection[Any]] = deque()
+        self._appends = GroupCommit(self._append_all)
         self._sender = Sender(self._notify)
         self._listeners = Listeners(lambda: self._sessions.open(autocommit=True), self._notify)
 
@@ -119,9 +122,14 @@ class PostgresqlDatabase(Database):
         require_schema(schema)
         return [(*head, clock) for head in heads]
 
-    def append(self, values: Mapping[str, Any]) -> Row | None:
-        """Call the function ``dl_append``; its one statement is a transaction of its own."""
+    def append(self, append: SmallAppend) -> Answer:
+        """In groups by table: writers of other tables go on, whatever holds the head of this one."""
+        return self._appends.append(append.table_id, append)
+
+    def _append_all(self, appends: Sequence[SmallAppend]) -> list[Answer]:
+        """Call the function ``dl_append`` for each; the one statement is a transaction of its own."""
         statement, _ = self.compiled(APPEND)
+        values = {"appends": document(appends)}
         connection = self._connection()
         try:
             with Step.APPEND:
@@ -133,8 +141,8 @@ class PostgresqlDatabase(Database):
         self._idle.append(connection)
         if not rows:
             raise self._other_schema()
-        outcome, *committed = rows[0]
-        return None if outcome == "stale" else tuple(committed)
+        done = {commit_id: (version, time) for commit_id, outcome, version, time in rows if outcome == "committed"}
+        return [done.get(append.commit_id) for append in appends]
 
     def _other_schema(self) -> DeltaMirrorError:
         """Why ``dl_append`` was not called: the catalog is of another release's schema, or was a moment ago."""

@@ -25,6 +25,9 @@ from deltamirror.errors import (
 )
 from deltamirror.steps import Step
 from deltamirror.txnlog.database.access import Database, Row, Session, file_identity, replaced, used_columns
+from deltamirror.txnlog.database.appends.group_commit import GroupCommit
+from deltamirror.txnlog.database.appends.in_sqlite import append_small
+from deltamirror.txnlog.database.appends.small_append import Answer, SmallAppend
 from deltamirror.txnlog.database.engines.queue import FileQueue
 
 # Rows in one INSERT; far below the number of values that SQLite takes in one statement.
@@ -48,6 +51,11 @@ class SqliteDatabase(Database):
         self._log = Path(f"{self.path}-wal")
         self._queue = FileQueue(self.path, timeout=settings.busy_timeout)
         self._turn = threading.Lock()
+        # In memory, all threads share a connection, and the lock that keeps them apart.
+        self.takes_small_appends = not self._is_memory
+        self._appends = GroupCommit(self._append_all)
+        # One writes at a time: a pool's care for its connection would cost a tenth of a small commit.
+        self._idle: list[PoolProxiedConnection] = []
         event.listen(self.engine, "connect", _configure)
 
     @contextmanager
@@ -79,17 +87,32 @@ class SqliteDatabase(Database):
     @contextmanager
     def begun(self, step: Step) -> Iterator[Session]:
         """Begin on the driver's connection: SQLAlchemy's own way takes a good part of a small commit."""
-        with closing(self.engine.raw_connection()) as driver:
+        driver = self._idle.pop() if self._idle else self.engine.raw_connection()
+        try:
             driver.cursor().execute("BEGIN IMMEDIATE")
-            try:
-                self._require_same_log(driver)
-                yield Session(self, driver, None)
-            except BaseException:
-                driver.rollback()
-                raise
+            self._require_same_log(driver)
+            yield Session(self, driver, None)
             with step:
                 self.commit_by(driver.commit)
             self._require_same_log(driver)
+        except BaseException:
+            driver.close()  # which rolls back
+            raise
+        self._idle.append(driver)
+
+    def close(self) -> None:
+        """Give back all connections. The next use opens others."""
+        while self._idle:
+            self._idle.pop().close()
+        super().close()
+
+    def append(self, append: SmallAppend) -> Answer:
+        """All appends that wait go together: SQLite has one writer at a time, whichever tables it writes."""
+        return self._appends.append(0, append)
+
+    def _append_all(self, appends: Sequence[SmallAppend]) -> list[Answer]:
+        with self.write(Step.APPEND) as session:
+            return [append_small(session, each) for each in appends]
 
     def _require_same_log(self, driver: PoolProxiedConnection) -> None:
         """Refuse a write-ahead log that is not the one which the connection has open: others would not see its content.

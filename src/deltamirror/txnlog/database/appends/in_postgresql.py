@@ -1,12 +1,17 @@
-"""The hot statement on PostgreSQL: a small blind append, whole, in one round trip.
+"""The hot statement on PostgreSQL: small blind appends, whole, in one round trip.
 
 A function, because each statement inside it sees what was committed when *it* began: statements
 after the lock read the present. (A single statement with CTEs reads everything but the locked row as of
 before it waited.) It answers ``stale`` whenever the general path has to decide.
 """
 
+from collections.abc import Sequence
+
+import msgspec
 from sqlalchemy import bindparam, text
 
+from deltamirror.txnlog.database.appends.small_append import SmallAppend
+from deltamirror.txnlog.database.schema import files
 from deltamirror.txnlog.database.schema_version import SCHEMA_KEY, SCHEMA_VERSION
 
 CREATE_APPEND_FUNCTION = """
@@ -84,15 +89,50 @@ END
 $$
 """
 
-_PARAMETERS = (
-    "table", "commit", "metadata", "protocol", "at", "timestamped", "lineage", "rest", "txn", "operation", "read",
-    "lines", "files", "name", "token", "adopted", "content"
-)  # fmt: skip
-
-# The function is called for a row of the catalog that has our schema version: for none, where a later release upgraded
-# it. That an argument depends on the row keeps the planner from calling it first.
-_ARGUMENTS = ", ".join(f":{name}" if name != "operation" else ":operation || left(c.value, 0)" for name in _PARAMETERS)
+# One document for all appends of a group: a statement that is prepared once, and one round trip. The function is called
+# for a row of the catalog that has our schema version: for none, where a later release upgraded it. That an argument
+# depends on the row keeps the planner from calling it first.
 APPEND = text(
-    f"SELECT a.* FROM dl_catalog c CROSS JOIN LATERAL dl_append({_ARGUMENTS}) a"  # noqa: S608 - constants
-    f" WHERE c.key = '{SCHEMA_KEY}' AND c.value = '{SCHEMA_VERSION}'"
-).bindparams(*(bindparam(name) for name in _PARAMETERS))
+    f"""
+    SELECT p.commit_id, a.outcome, a.at_version, a.at_time
+    FROM dl_catalog c
+    CROSS JOIN json_to_recordset(CAST(:appends AS json)) AS p(
+        table_id bigint, commit_id bigint, metadata_version bigint, protocol_version bigint, at_version bigint,
+        timestamped boolean, lineage bigint, rest text, txn_id text, operation text, read_version bigint,
+        num_lines integer, files text, name text, token text, adopted text, content text)
+    CROSS JOIN LATERAL dl_append(
+        p.table_id, p.commit_id, p.metadata_version, p.protocol_version, coalesce(p.at_version, -1), p.timestamped,
+        p.lineage, convert_to(p.rest, 'UTF8'), p.txn_id, p.operation || left(c.value, 0), p.read_version,
+        p.num_lines, p.files, p.name, p.token, p.adopted, decode(p.content, 'hex')) a
+    WHERE c.key = '{SCHEMA_KEY}' AND c.value = '{SCHEMA_VERSION}'
+    """  # noqa: S608 - constants
+).bindparams(bindparam("appends"))
+
+_FILE_COLUMNS = tuple(column.name for column in files.columns)
+
+
+def document(appends: Sequence[SmallAppend]) -> str:
+    """What ``APPEND`` takes."""
+    return msgspec.json.encode([_fields(append) for append in appends]).decode()
+
+
+def _fields(append: SmallAppend) -> dict[str, object]:
+    return {
+        "table_id": append.table_id,
+        "commit_id": append.commit_id,
+        "metadata_version": append.metadata_version,
+        "protocol_version": append.protocol_version,
+        "at_version": append.at_version,
+        "timestamped": append.timestamped,
+        "lineage": append.lineage,
+        "rest": append.rest.decode(),
+        "txn_id": append.txn_id,
+        "operation": append.operation,
+        "read_version": append.read_version,
+        "num_lines": append.num_lines,
+        "files": [dict(zip(_FILE_COLUMNS, row, strict=True)) for row in append.files],
+        "name": append.name,
+        "token": append.token,
+        "adopted": append.adopted,
+        "content": None if append.content is None else append.content.hex(),
+    }

@@ -1,0 +1,1 @@
+"""Small appends, which a database decides and writes by itself."""
