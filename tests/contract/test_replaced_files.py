@@ -8,8 +8,7 @@ import pytest
 
 from deltamirror import Add, Catalog, Table
 from deltamirror.errors import CatalogMismatch
-from deltamirror.txnlog.commit import committing
-from deltamirror.txnlog.commit.ratification import lock_heads
+from deltamirror.steps import Moment, Step, observed
 from tests.support.databases.emptied import lake_url_of
 from tests.support.lakes.lake import add, create, opened, paths
 
@@ -61,17 +60,21 @@ def test_a_replaced_file_is_not_written_to_nor_read(
         assert "lost" not in paths(catalog.table("t"))
 
 
+@pytest.mark.parametrize("is_small", [True, False])
 def test_a_file_that_is_replaced_in_the_middle_of_a_commit_takes_none(
-    url: str, file: Path, backup: Path, monkeypatch: pytest.MonkeyPatch
+    url: str, file: Path, backup: Path, is_small: bool
 ) -> None:
-    def locked_and_replaced(*arguments: object) -> object:
-        found = lock_heads(*arguments)  # type: ignore[arg-type]
-        removed_and_copied(backup, file)
-        return found
+    def replaced_before_commit(moment: Moment, step: Step) -> None:
+        if moment is Moment.BEFORE and step in (Step.APPEND, Step.RATIFY):
+            removed_and_copied(backup, file)
 
-    monkeypatch.setattr(committing, "lock_heads", locked_and_replaced)
-    with opened(url) as catalog, pytest.raises(CatalogMismatch, match="was replaced or removed"):
-        catalog.table("t").append([add("lost")])
+    with opened(url) as catalog, observed(replaced_before_commit):
+        tx = catalog.transaction()
+        tx.append("t", [add("lost")])
+        if not is_small:
+            tx.set_transaction("t", "loader", 1)
+        with pytest.raises(CatalogMismatch, match="was replaced or removed"):
+            tx.commit()
     with opened(url) as catalog:
         assert paths(catalog.table("t")) == ["kept"]
 
