@@ -84,6 +84,10 @@ class TopFile:
     others: Sequence[Action]
     """All actions but for the sidecars and the head of the file."""
 
+    def is_named(self, key: str, version: int, digest: bytes) -> bool:
+        """Whether a key has the name that we give to a file with this digest."""
+        return _unique_name(self.metadata.id, version, digest) in key
+
     def is_as_written(self, sidecar: Sidecar, version: int, digest: bytes) -> bool:
         """Whether an object with this digest is what was written as a sidecar: its name says so."""
         return _unique_name(self.metadata.id, version, digest) in sidecar.path
