@@ -294,6 +294,10 @@ TARGETS: Mapping[str, Target] = {
     "deltamirror/publish/checkpoint/base_checkpoint.py": Target(
         tests=("tests/unit/publish/checkpoint/test_base_checkpoint.py",),
     ),
+    "deltamirror/publish/checkpoint/unchanged_sidecars.py": Target(
+        tests=("tests/unit/publish/checkpoint/test_unchanged_sidecars.py",),
+        harmless=_unfrozen("SidecarFile") | _unfrozen_by_name("UnchangedSidecars"),
+    ),
     "deltamirror/publish/checkpoint/v2_base.py": Target(
         tests=(
             "tests/unit/publish/checkpoint/test_base_checkpoint.py",
