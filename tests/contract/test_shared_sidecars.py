@@ -1,5 +1,7 @@
 """Checkpoints that share sidecars: what is lost of one is lost of all, and all are made good together."""
 
+import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -7,11 +9,12 @@ import pytest
 from msgspec.structs import replace
 
 from deltamirror import Catalog, MirrorEngine, Table
-from deltamirror.config import CleanupSettings, StorageSettings
+from deltamirror.config import CleanupSettings, ReconcileSettings, StorageSettings
 from deltamirror.delta import names
 from deltamirror.deltalog.checkpoint_pieces import named_sidecars
 from deltamirror.deltalog.comparison import list_log
 from deltamirror.deltalog.expiry import is_usable
+from deltamirror.deltalog.retention import DAY
 from deltamirror.errors import LogChanged
 from deltamirror.ops.rebuild.rebuilding import rebuild
 from deltamirror.ops.reconcile.reconciling import Strategy
@@ -23,6 +26,7 @@ from deltamirror.steps import Step
 from deltamirror.storage.open import store_at
 from deltamirror.storage.store import Store
 from tests.support.imports.adoptions import logs_of
+from tests.support.imports.importers import imported
 from tests.support.lakes.aging import age, log_names, store_of
 from tests.support.lakes.lake import add, execute, paths
 from tests.support.mirrors.local import local_settings, log_of, make_table
@@ -34,7 +38,11 @@ pytestmark = [pytest.mark.requirement("R56"), pytest.mark.requirement("R9"), pyt
 PROPERTIES = {"delta.checkpointPolicy": "v2", "delta.checkpointInterval": "2"}
 VERSIONS = (2, 4, 6, 8)
 """Those with checkpoints, each of which names the sidecars of the ones before."""
-SETTINGS = replace(local_settings(checkpoint_sidecar_actions=4), cleanup=CleanupSettings(enabled=False))
+SETTINGS = replace(
+    local_settings(checkpoint_sidecar_actions=4),
+    cleanup=CleanupSettings(enabled=False),
+    reconcile=ReconcileSettings(interval=0.0, sample=1),
+)
 
 
 @pytest.fixture
@@ -163,7 +171,7 @@ def test_a_manifest_that_was_altered_does_not_stay_beside_the_one_that_is_writte
     path.write_bytes(path.read_bytes() + b"\n")
     damaged(table, "gone", version=2)
     found, _ = reconciled(engine, Strategy.FULL)
-    assert (tuple(sorted(found.checkpoints)), found.left) == (VERSIONS, 0)
+    assert (found.checkpoints, found.left) == (VERSIONS, 0)
     assert_sound(engine, table, delta_rs)
 
 
@@ -182,6 +190,21 @@ def test_the_next_checkpoint_does_not_build_on_a_lost_sidecar_and_the_next_compa
     grow(table, engine)
     assert set(sidecars_of(table)[10]) < set(sidecars_of(table)[12])
     assert_sound(engine, table, delta_rs, duckdb_delta, versions=(*VERSIONS, 10, 12))
+
+
+def test_a_checkpoint_that_nothing_builds_on_any_more_is_looked_through_however_old_it_is(
+    lake: Catalog, engine: MirrorEngine, table: Table, delta_rs: Reader
+) -> None:
+    assert reconciled(engine, Strategy.SMART)[0].checkpoints == ()
+    execute(lake, "UPDATE dl_checkpoints SET updated_at = updated_at - :back", back=DAY)
+    lost = damaged(table, "other bytes")
+    for path in log_of(table).rglob("*.*"):
+        os.utime(path, (path.stat().st_mtime - DAY / 1_000,) * 2)
+    grow(table, engine)
+    assert lost not in sidecars_of(table)[10]
+    found, _ = reconciled(engine, Strategy.SMART)
+    assert (found.checkpoints, found.left) == (VERSIONS, 0)
+    assert_sound(engine, table, delta_rs, versions=(*VERSIONS, 10))
 
 
 def _attempts(engine: MirrorEngine, *, version: int) -> int:
@@ -228,6 +251,24 @@ def test_a_log_that_is_rebuilt_elsewhere_has_sidecars_of_its_own(
     sidecars = {meta.key.rpartition("/")[2] for meta in store.list(names.SIDECARS)}
     assert {names.sidecar_version(each) for each in sidecars} == {VERSIONS[-1]}
     assert delta_rs.snapshot(tmp_path / "again").paths == paths(table)
+
+
+def test_sidecars_of_an_imported_log_are_never_named_again(
+    table: Table, tmp_path: Path, delta_rs: Reader, duckdb_delta: Reader
+) -> None:
+    """Not even those that we wrote, by another catalog."""
+    folder = tmp_path / "theirs" / "t"
+    shutil.copytree(log_of(table).parent, folder)
+    with Catalog(f"sqlite:///{tmp_path / 'again.db'}") as catalog:
+        catalog.init()
+        imported(catalog, store_at(str(folder), StorageSettings()))
+        with MirrorEngine(settings=SETTINGS, database=catalog.database) as engine:
+            again = catalog.table("t")
+            grow(again, engine)
+            assert {names.sidecar_version(each) for each in sidecars_of(again)[10]} == {10}
+            grow(again, engine)
+            assert set(sidecars_of(again)[10]) < set(sidecars_of(again)[12])
+            assert_sound(engine, again, delta_rs, duckdb_delta, versions=(*VERSIONS, 10, 12))
 
 
 def test_cleaning_keeps_the_sidecars_that_a_checkpoint_names_which_stays(

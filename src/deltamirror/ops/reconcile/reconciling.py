@@ -138,7 +138,7 @@ class Reconciler:
             missing=tuple(sorted(each.version for each in findings.missing)),
             altered=tuple(each.version for each in findings.altered),
             foreign=tuple(each.version for each in findings.foreign),
-            checkpoints=tuple(each.version for each in findings.checkpoints),
+            checkpoints=tuple(sorted(each.version for each in findings.checkpoints)),
             misleading=tuple(each.meta.key for each in findings.misleading),
         )
         _count(findings)

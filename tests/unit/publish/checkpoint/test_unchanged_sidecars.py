@@ -8,8 +8,12 @@ import pyarrow as pa
 import pytest
 from msgspec.structs import replace as replaced
 
+from deltamirror.delta.actions import Sidecar
+from deltamirror.deltalog.checkpoint import layout
 from deltamirror.errors import LeaseLost
 from deltamirror.publish.checkpoint import readback
+from deltamirror.publish.checkpoint.unchanged import groups_of
+from deltamirror.publish.checkpoint.unchanged_sidecars import SidecarFile, unchanged_sidecars
 from deltamirror.work import CheckpointBase, CheckpointOutcome, Stage
 from tests.support.logs.checkpoint_attempts import attempt
 from tests.support.logs.checkpoint_chains import Life
@@ -26,6 +30,8 @@ from tests.support.logs.sidecar_chains import (
 pytestmark = pytest.mark.requirement("R9")
 
 FILES = 5 * MOST_ACTIONS
+NAMED = Sidecar(path="x.parquet", size_in_bytes=1, modification_time=1)
+NOTHING = layout.FILES.empty_table(), layout.REMOVES.empty_table()
 
 
 @pytest.fixture
@@ -94,6 +100,25 @@ def test_sidecars_of_tombstones_stay_until_one_expires(life: Life) -> None:
     life.change_retention(0)  # three seconds
     assert_same(*chain.next(life))
     assert kept - len(chain.again) >= 3
+
+
+def test_a_tombstone_expires_at_the_very_time(life: Life, chain: SidecarChain) -> None:
+    life.change_retention(1)
+    for _ in range(3 * MOST_ACTIONS):
+        life.remove(0)
+    found, _ = chain.next(life)
+    wanted = chain.unit(life, row_group_bytes=1_000_000)
+    judged = 0
+    for data in map(pa.py_buffer, found.sidecars.values()):
+        times = [each.oldest for each in groups_of(data, compression="snappy") if each.removes is not None]
+        if all(times) and times:
+            judged += 1
+            for after, expected in ((min(times) - 1, 1), (min(times), 0)):
+                stay = unchanged_sidecars(
+                    [SidecarFile(NAMED, data)], NOTHING, wanted, tombstones_after=after, has_form=lambda _: True
+                )
+                assert len(stay) == expected
+    assert judged
 
 
 @pytest.mark.parametrize(("added", "stays"), [(FEWEST_ACTIONS - 1, False), (FEWEST_ACTIONS, True)])
