@@ -1,4 +1,4 @@
-"""Independent readers open a checkpoint that took over row groups of earlier ones: whole, and in parts."""
+"""Independent readers open a checkpoint that has row groups or sidecars of earlier ones: whole, and in parts."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -53,12 +53,12 @@ class Growing:
         return [self.table.commit_file(version) for version in range(self.table.info().head + 1)]
 
     def checkpoints(self, count: int) -> list[bytes]:
-        """Several, each from the one before, in small row groups; a file goes and two come in between."""
+        """Several, each from the one before, in small row groups and sidecars; a file goes and two come in between."""
         base, written = None, list[bytes]()
         for _ in range(count):
             self.remove()
             self.append(2)
-            unit = unit_of(self.commits(), base=base, row_group_bytes=1, compression="zstd")
+            unit = unit_of(self.commits(), base=base, row_group_bytes=1, sidecar_actions=4, compression="zstd")
             with in_small_groups():
                 outcome = publish(unit, store_at(str(self.folder), StorageSettings()))
             base = base_of(outcome)
@@ -83,18 +83,29 @@ class Alone:
     ids: Sequence[int]
 
 
-@pytest.fixture(scope="module")
-def alone(tmp_path_factory: pytest.TempPathFactory) -> Alone:
+def parts_of(data: bytes) -> set[bytes]:
+    """The row groups of a checkpoint, or what names its sidecars."""
+    if data.startswith(b"PAR1"):
+        return set(row_groups_of(data))
+    return {line for line in data.splitlines() if line.startswith(b'{"sidecar"')}
+
+
+@pytest.fixture(scope="module", params=["classic", "v2"])
+def alone(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Alone:
     folder, copy = tmp_path_factory.mktemp("lake") / "table", tmp_path_factory.mktemp("alone") / "table"
     with Catalog(f"sqlite:///{tmp_path_factory.mktemp('catalog') / 'lake.db'}") as catalog:
         catalog.init()
         table = catalog.create_table(
-            "t", location=str(folder), schema="id long, name string, day date", partition_by=["day"]
+            "t",
+            location=str(folder),
+            schema="id long, name string, day date",
+            partition_by=["day"],
+            properties={"delta.checkpointPolicy": request.param},
         )
         growing = Growing(table, folder)
         growing.append(40)
-        groups = [set(row_groups_of(data)) for data in growing.checkpoints(4)]
-        assert len(groups[0] & groups[-1]) > 3
+        parts = [parts_of(data) for data in growing.checkpoints(4)]
+        assert len(parts[0] & parts[-1]) > 3
         version = table.info().head
         growing.append(1)
         left = copy_table(Place(str(folder)), Place(str(copy)), checkpoint_alone(version, pointer=True))

@@ -272,7 +272,7 @@ TARGETS: Mapping[str, Target] = {
         tests=("tests/unit/publish/checkpoint/test_companions.py",),
         harmless={
             "module: 4 -> 5": _THREADS,
-            **_thread_names("damaged_sidecar", "sidecar"),
+            **_thread_names("damaged_sidecars", "sidecar"),
             "repeats: return False -> return None": _TRUTH,
         },
     ),
@@ -293,7 +293,29 @@ TARGETS: Mapping[str, Target] = {
     ),
     "deltamirror/publish/checkpoint/base_checkpoint.py": Target(
         tests=("tests/unit/publish/checkpoint/test_base_checkpoint.py",),
-        harmless={"module: 4 -> 5": _THREADS, **_thread_names("_v2_state", "sidecar")},
+    ),
+    "deltamirror/publish/checkpoint/unchanged_sidecars.py": Target(
+        tests=("tests/unit/publish/checkpoint/test_unchanged_sidecars.py",),
+        harmless={
+            **_unfrozen("SidecarFile"),
+            **_unfrozen_by_name("UnchangedSidecars"),
+            **{
+                f"unchanged_sidecars: {mutant}": "every row group was looked at"
+                for mutant in ("zip(places, judged, strict=True) -> zip(places, judged)", "True -> False")
+            },
+            "_whole: 0 -> 1": "without tombstones it is not looked at",
+        },
+    ),
+    "deltamirror/publish/checkpoint/v2_base.py": Target(
+        tests=(
+            "tests/unit/publish/checkpoint/test_base_checkpoint.py",
+            "tests/unit/publish/checkpoint/test_unchanged_sidecars.py",
+        ),
+        harmless={
+            "module: 4 -> 5": _THREADS,
+            **_unfrozen("V2Base"),
+            **_thread_names("V2Base.read", "sidecar"),
+        },
     ),
     "deltamirror/publish/checkpoint/building.py": Target(
         tests=("tests/unit/publish/checkpoint/test_building.py",), harmless=_unfrozen_by_name("Built")
@@ -320,8 +342,8 @@ TARGETS: Mapping[str, Target] = {
                 f"unchanged_groups: {mutant}": "every row group was looked at"
                 for mutant in ("zip(lasting, changed, strict=True) -> zip(lasting, changed)", "True -> False")
             },
-            r"_Sought.within: '\x01' -> '\x01X'": "only more is read: the keys that follow decide",
-            "_has_any: return False -> return None": _TRUTH,
+            r"Sought.within: '\x01' -> '\x01X'": "only more is read: the keys that follow decide",
+            "has_any: return False -> return None": _TRUTH,
         },
     ),
     "deltamirror/publish/checkpoint/thrift.py": Target(tests=("tests/unit/publish/checkpoint/test_thrift.py",)),

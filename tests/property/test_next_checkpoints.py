@@ -8,7 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from deltamirror.deltalog.checkpoint import parquet
+from tests.support.logs import sidecar_chains
 from tests.support.logs.checkpoint_chains import FEWEST_ROWS, Chain, Life, assert_same
+from tests.support.logs.sidecar_chains import FEWEST_ACTIONS, SidecarChain
 from tests.support.suite.examples import long_examples
 
 pytestmark = [pytest.mark.requirement("R9"), pytest.mark.requirement("R11")]
@@ -57,3 +59,22 @@ def test_a_chain_of_checkpoints_has_the_rows_of_those_from_all_lines(
         assert_statistics_are_right(found)
         metadata = parquet.opened(found).metadata
         assert metadata.num_row_groups <= metadata.num_rows / FEWEST_ROWS + 3
+
+
+@given(st.integers(0, 60), st.lists(STEPS, min_size=1, max_size=12))
+@settings(max_examples=long_examples(30))
+def test_a_chain_of_checkpoints_with_sidecars_has_the_rows_of_those_from_all_lines(
+    count: int, steps: list[list[tuple[Callable[[Life, int], None], int]]]
+) -> None:
+    life, chain = Life(v2=True), SidecarChain()
+    life.append(count)
+    sidecar_chains.assert_same(*chain.next(life))
+    for operations in steps:
+        for operation, number in operations:
+            operation(life, number)
+        life.note(len(life.commits))
+        found, expected = chain.next(life)
+        sidecar_chains.assert_same(found, expected)
+        for data in found.sidecars.values():
+            assert_statistics_are_right(data)
+        assert len(found.sidecars) <= len(found.rows) / FEWEST_ACTIONS + 1

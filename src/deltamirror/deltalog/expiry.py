@@ -1,6 +1,7 @@
 """The objects of a log that lie before its start, as a store has them, and the checkpoint that replaces them."""
 
 from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from hashlib import sha256
 from itertools import chain
@@ -17,6 +18,8 @@ from deltamirror.storage.store import Meta, Store
 
 SAVED: Final = f"{names.LOG_DIRECTORY}/_deltamirror"
 """Where originals of replaced objects are kept: no reader looks there."""
+
+_THREADS: Final = 8
 
 
 def pointed_version(store: Store) -> int | None:
@@ -57,7 +60,9 @@ def expired_objects(store: Store, *, log_start: int, unversioned_before: int) ->
 
 
 def _named(store: Store, checkpoints: Iterable[Meta]) -> set[str]:
-    return set(chain.from_iterable(named_sidecars(store, meta) for meta in checkpoints))
+    """What checkpoints name: an old sidecar is shared by all of them for as long as nothing in it changes."""
+    with ThreadPoolExecutor(_THREADS, thread_name_prefix="named") as threads:
+        return set(chain.from_iterable(threads.map(partial(named_sidecars, store), checkpoints)))
 
 
 def _digest(store: Store, meta: Meta) -> bytes:

@@ -343,8 +343,11 @@ def test_the_checkpoint_after_a_large_one_has_the_rows_of_one_from_all_lines(
         following = publish(unit(more, base=base_of(first), row_group_bytes=1), any_store)
         assert is_equivalent(stored(any_store, following), replayed(more))
         recorded = RecordingStore(any_store)
-        publish(unit(more, row_group_bytes=1), recorded)
-        assert recorded.puts == []
+        whole = publish(unit(more, row_group_bytes=1), recorded)
+        if commits is V2:  # it has sidecars of its own
+            assert is_equivalent(stored(any_store, whole), replayed(more))
+        else:
+            assert recorded.puts == []
 
 
 def _contents(found: dict[str, bytes]) -> list[bytes]:

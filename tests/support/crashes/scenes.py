@@ -166,12 +166,15 @@ def _grow_old(lake: Lake) -> None:
 
 
 def _ask_for_sidecars(lake: Lake) -> None:
-    """The next checkpoint is one with sidecars, and falls due."""
+    """There is a checkpoint with sidecars, and the next one falls due, which names some of them again."""
     _keep_time(lake)
     table = lake.catalog.table("t")
     table.alter(properties={"delta.checkpointPolicy": "v2"})
     for number in range(4):
         table.append([add(f"beside-{number}.parquet")])
+    _mirror(lake)
+    for number in range(5):
+        table.append([add(f"beyond-{number}.parquet")])
 
 
 def _alert(lake: Lake) -> None:

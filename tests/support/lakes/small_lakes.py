@@ -41,8 +41,9 @@ class Part:
 
 
 def settings_of(storage: StorageSettings | None = None) -> Settings:
-    """Settings of a mirror that writes a checkpoint every few versions."""
-    return replace(local_settings(checkpoint_interval=INTERVAL), storage=storage or StorageSettings())
+    """Settings of a mirror that writes a checkpoint every few versions, in small sidecars where it has some."""
+    settings = local_settings(checkpoint_interval=INTERVAL, checkpoint_sidecar_actions=3)
+    return replace(settings, storage=storage or StorageSettings())
 
 
 def prepared(url: str, root: str, storage: StorageSettings | None = None) -> dict[str, Part]:

@@ -50,6 +50,8 @@ class Life:
     live: list[Add] = field(default_factory=list)
     dead: list[Add] = field(default_factory=list)
     made: int = 0
+    v2: bool = False
+    """Whether checkpoints have sidecars."""
     metadata: Metadata = field(
         default_factory=lambda: Metadata(
             id="t",
@@ -61,8 +63,12 @@ class Life:
     )
 
     def __post_init__(self) -> None:
-        features = {"reader_features": ["deletionVectors"], "writer_features": ["deletionVectors", "domainMetadata"]}
+        reading = ["deletionVectors", *(["v2Checkpoint"] if self.v2 else [])]
+        features = {"reader_features": reading, "writer_features": [*reading, "domainMetadata"]}
         protocol = Protocol(min_reader_version=3, min_writer_version=7, **features)
+        if self.v2:
+            policy = {**self.metadata.configuration, "delta.checkpointPolicy": "v2"}
+            self.metadata = replaced(self.metadata, configuration=policy)
         self.commits.append(commit(protocol, self.metadata))
 
     @property

@@ -33,9 +33,9 @@ def restore_log(logs: Logs, table: str, *, versions: range | None = None) -> Reb
         logs.require_mirrored(table)
         missing = [each for each in findings.missing if each.version in wanted]
         turn.take_back(gone(log, each) for each in missing)
+        logs.set_aside(log, findings, turn, waits=True)
         for each in findings.checkpoints:
             turn.take_checkpoint_back(gone(log, each))
-        logs.set_aside(log, findings, turn, waits=True)
         mirrored = logs.engine.mirror(table, wanted[-1])
         logs.write_checksums(log, findings)
         turn.end(cursor=log.log_start, full=True)

@@ -17,10 +17,11 @@ from deltamirror.delta.names import (
 )
 from deltamirror.deltalog.comparison import ListedLog, list_log
 from deltamirror.ops.reconcile.checksums import expected_checksums
+from deltamirror.ops.reconcile.manifests import damaged_manifests
 from deltamirror.ops.reconcile.rereading import Rereading
 from deltamirror.ops.reconcile.shortcuts import Misleading, Shortcuts
 from deltamirror.pipeline.run.inspection import Inspector
-from deltamirror.publish.checkpoint.companions import damaged_sidecar
+from deltamirror.publish.checkpoint.companions import damaged_sidecars
 from deltamirror.storage.address import StoreAddress
 from deltamirror.storage.presence import has_place
 from deltamirror.storage.ranges import stored_digest
@@ -181,18 +182,40 @@ class _Examination:
 
     def compare_checkpoints(self, checkpoints: Sequence[KeptCheckpoint]) -> None:
         """Whether the checkpoints that are recorded are there as they were written, with their sidecars."""
-        ours = [each for each in checkpoints if each.digest is not None]
-        newest = ours[-1].version if ours else -1
+        newest = max((each.version for each in checkpoints if each.digest is not None), default=-1)
         suspects = [each for each in (self._suspect(each, newest) for each in checkpoints) if each is not None]
-        self.findings.checkpoints += self._differences(suspects)
-        lost = {each.version for each in self.findings.checkpoints}
-        for each in ours:
-            is_sampled = each.version in self.look.sample and each.num_bytes <= _SAMPLED_BYTES
-            is_whole = is_sampled or self.look.is_reread(each.version)
-            is_due = (is_whole or each.version == newest) and each.version not in lost
-            if is_due and isinstance(parse(each.name), UuidCheckpoint):
+        found = list(self._differences(suspects))
+        lost = {each.version for each in found}
+        for each in checkpoints:
+            is_v2 = isinstance(parse(each.name), UuidCheckpoint)
+            is_whole = self._is_looked_through(each)
+            if is_v2 and (is_whole or each.version == newest) and each.version not in lost:
                 self.findings.checked += 1
-                self._note(damaged_sidecar(self._store, _key(each), each.version, whole=is_whole))
+                found += damaged_sidecars(self._store, _key(each), each.version, whole=is_whole)
+        for difference in found:
+            self._note(difference)
+        self._give_up_manifests(checkpoints, found)
+
+    def _is_looked_through(self, checkpoint: KeptCheckpoint) -> bool:
+        """Whether the sidecars of a checkpoint are read, if it has some.
+
+        So are they where nothing builds on it any more since the last look: the next checkpoint was refused to.
+        """
+        if self.look.is_reread(checkpoint.version):
+            return True
+        if checkpoint.digest is None:
+            return checkpoint.written_at >= self.look.since
+        return checkpoint.version in self.look.sample and checkpoint.num_bytes <= _SAMPLED_BYTES
+
+    def _give_up_manifests(self, checkpoints: Sequence[KeptCheckpoint], found: Sequence[ObjectDifference]) -> None:
+        """Those that share a sidecar are written again together. Behind a folder that is a link, readers find them."""
+        if SIDECARS in self._obstacles:
+            return
+        recorded = {_key(each) for each in checkpoints}
+        for misleading, damage in damaged_manifests(self._store, self.listed, found):
+            self.findings.misleading.append(misleading)
+            if misleading.meta.key in recorded:
+                self._note(damage)
 
     def compare_shortcuts(self, checkpoints: Sequence[KeptCheckpoint], head: int, awaited: frozenset[int]) -> None:
         """Whether readers that do not go by the commits see what SQL says; of what is not recorded, by what it says."""
@@ -212,6 +235,7 @@ class _Examination:
             judged=self.look.judged,
         )
         recorded = {each.name for each in checkpoints if each.digest is not None}
+        recorded |= {_name(each.meta.key) for each in self.findings.misleading}  # they were judged
         self.findings.misleading += shortcuts.misleading(recorded)
         pointer, in_the_way = shortcuts.pointer(checkpoints[-1] if checkpoints else None)
         self.findings.misleading += [] if in_the_way is None else [in_the_way]

@@ -138,16 +138,16 @@ class Reconciler:
             missing=tuple(sorted(each.version for each in findings.missing)),
             altered=tuple(each.version for each in findings.altered),
             foreign=tuple(each.version for each in findings.foreign),
-            checkpoints=tuple(each.version for each in findings.checkpoints),
+            checkpoints=tuple(sorted(each.version for each in findings.checkpoints)),
             misleading=tuple(each.meta.key for each in findings.misleading),
         )
         _count(findings)
         if findings.is_place_gone:
             return self._stopped_without_place(log, done, turn)
         turn.take_back(lost_commits(log, findings))
+        self._logs.set_aside(log, findings, turn, waits=insist)
         for each in findings.checkpoints:
             turn.take_checkpoint_back(gone(log, each))
-        self._logs.set_aside(log, findings, turn, waits=insist)
         stops = bool(findings.altered or findings.foreign or findings.obstacles)
         if findings.missing or findings.checkpoints or insist:
             done = self._finished(log, done, last=None if insist and not stops else log.published)

@@ -69,9 +69,9 @@ def repair(logs: Logs, table: str, *, replace_altered: bool = False, begin_anew:
         saved = [_replace(database, log, logs.store(log), each) for each in findings.altered]
         _require_ours(log, findings)
         turn.take_back(lost_commits(log, findings))
+        saved += logs.set_aside(log, findings, turn, waits=True)
         for each in findings.checkpoints:
             turn.take_checkpoint_back(gone(log, each))
-        saved += logs.set_aside(log, findings, turn, waits=True)
         if findings.obstacles:
             raise obstructed(log, findings.obstacles)
         turn.lift_quarantine()

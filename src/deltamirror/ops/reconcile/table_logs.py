@@ -85,6 +85,8 @@ class Logs:
     def set_aside(self, log: KeptLog, findings: Findings, turn: Turn, *, waits: bool) -> tuple[str, ...]:
         """Move what misleads readers to where no reader looks, the pointer first; where it is kept.
 
+        To be done before checkpoints are recorded as lost: one that is written again may have another name, and the
+        next comparison finds by the recorded name alone that one is gone which was moved, and not taken back.
         One that cannot be moved keeps no other from it: it is an obstacle from then on. ``LeaseLost`` if another
         process writes a checkpoint, and so the pointer, at once or after waiting for a while.
         """

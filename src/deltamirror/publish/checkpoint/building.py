@@ -1,10 +1,10 @@
 """From a unit of work to what its checkpoint has to hold: commits, replayed on the checkpoint before them.
 
-The base is believed because its file has the digest that was recorded. Row groups in which nothing changes are not even
-decoded: the state that is built lacks their actions, and the next file has their bytes.
+The base is believed because its file has the digest that was recorded. Row groups and sidecars in which nothing changes
+are not even decoded: the state that is built lacks their actions, and the next checkpoint has them as they are.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -17,6 +17,9 @@ from deltamirror.errors import Internal
 from deltamirror.publish.checkpoint.base_checkpoint import read_base
 from deltamirror.publish.checkpoint.classic_base import UNREADABLE, ClassicBase
 from deltamirror.publish.checkpoint.stitching import UnchangedGroups
+from deltamirror.publish.checkpoint.unchanged import Group
+from deltamirror.publish.checkpoint.unchanged_sidecars import UnchangedSidecars
+from deltamirror.publish.checkpoint.v2_base import V2Base
 from deltamirror.storage.store import Store
 from deltamirror.work import CheckpointBase, CheckpointUnit, CommitWork, Fetch
 
@@ -30,11 +33,13 @@ class Built:
     """What a checkpoint has to hold."""
 
     state: CheckpointState
-    """Without the file actions of the unchanged row groups."""
+    """Without the file actions of unchanged row groups and sidecars."""
     num_files: int
-    """How many live files there are, those of the unchanged row groups among them."""
+    """How many live files there are, those of unchanged row groups and sidecars among them."""
     unchanged: UnchangedGroups | None = None
-    """Row groups of the base; None: all of the checkpoint is in the state."""
+    """Row groups of a base in one file; None: the state has all other file actions."""
+    sidecars: UnchangedSidecars | None = None
+    """Sidecars of a base that has some; None: the state has all other file actions."""
 
 
 def build(unit: CheckpointUnit, store: Store, fetch: Fetch) -> Built:
@@ -73,17 +78,27 @@ def _from_base(
     times = {"base_committed_at": recorded.committed_at, "committed_at": unit.committed_at}
     if not content.can_continue(base.metadata, newer.others.metadata, **times):
         raise BaseUnusable
+    is_alike = isinstance(base, V2Base) == is_v2(newer.others)
+    others = newer.others
     with _reading_base():
-        if isinstance(base, ClassicBase):
-            unchanged = [] if is_v2(newer.others) else base.unchanged(newer, unit)
-            others, numbers = newer.others, {each.number for each in unchanged}
-            older = base.file_actions(others.metadata, others.protocol, without=numbers)
-            taken = UnchangedGroups(base.data, [each.number for each in unchanged]) if unchanged else None
-        else:
-            unchanged, older, taken = [], (base.files, base.removes), None
+        unchanged = base.unchanged(newer, unit) if is_alike else []
+        numbers = [each.number for each in unchanged]
+        older = base.file_actions(others.metadata, others.protocol, without=numbers)
     state = content.continued(newer, older, version=unit.version, committed_at=unit.committed_at)
-    num_files = state.files.num_rows + sum(each.num_files for each in unchanged)
-    return Built(state=state, num_files=num_files, unchanged=taken)
+    return Built(
+        state=state,
+        num_files=state.files.num_rows + sum(each.num_files for each in unchanged),
+        unchanged=UnchangedGroups(base.data, numbers) if unchanged and isinstance(base, ClassicBase) else None,
+        sidecars=_named_again(base, unchanged) if unchanged and isinstance(base, V2Base) else None,
+    )
+
+
+def _named_again(base: V2Base, unchanged: Sequence[Group]) -> UnchangedSidecars:
+    return UnchangedSidecars(
+        named=[base.sidecars[each.number].named for each in unchanged],
+        num_actions=sum(each.num_rows for each in unchanged),
+        num_files=sum(each.num_files for each in unchanged),
+    )
 
 
 @contextmanager

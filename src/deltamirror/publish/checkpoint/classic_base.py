@@ -11,14 +11,13 @@ from deltamirror.delta.actions import Action, Metadata, Protocol
 from deltamirror.delta.replay import State
 from deltamirror.deltalog.checkpoint import content, parquet
 from deltamirror.deltalog.checkpoint.content import Newer
-from deltamirror.deltalog.checkpoint.layout import FILES, STATS_PARSED, checkpoint_columns
+from deltamirror.deltalog.checkpoint.layout import checkpoint_columns
 from deltamirror.deltalog.checkpoint.reading import OTHER_KEYS, other_actions
 from deltamirror.deltalog.checkpoint.reconciliation import FileActions
-from deltamirror.deltalog.checkpoint.row_groups import parquet_actions
 from deltamirror.deltalog.checkpoint.state import tombstones_after
-from deltamirror.deltalog.checkpoint.statistics import statistics_schema
 from deltamirror.errors import InvalidInput
 from deltamirror.publish.checkpoint.encoding import encoded
+from deltamirror.publish.checkpoint.older_actions import older_actions
 from deltamirror.publish.checkpoint.stitching import have_same_form
 from deltamirror.publish.checkpoint.unchanged import Group, unchanged_groups
 from deltamirror.work import CheckpointUnit
@@ -64,15 +63,9 @@ class ClassicBase:
         )
 
     def file_actions(self, metadata: Metadata, protocol: Protocol, *, without: Collection[int]) -> FileActions:
-        """The files and tombstones of all row groups but some, for a checkpoint with these.
-
-        They have ``stats_parsed`` where the file is ours, and its statistics have the same columns: what a Parquet file
-        shows of a type is less than what the type is.
-        """
-        is_same = statistics_schema(self.metadata, self.protocol) == statistics_schema(metadata, protocol)
-        columns = _with_statistics(self.data) if is_same and parquet.is_ours(self.data) else FILES
-        actions = parquet_actions(self.data, columns=columns, without=without)
-        return actions.files, actions.removes
+        """The files and tombstones of all row groups but some, for a checkpoint with these."""
+        described = self.metadata, self.protocol
+        return older_actions([self.data], described, wanted=(metadata, protocol), without=without)
 
 
 def _rows_of_others(data: pa.Buffer) -> Iterator[pa.Table]:
@@ -93,9 +86,3 @@ def _may_have_others(group: pq.RowGroupMetaData) -> bool:
     columns = [each for each in map(group.column, range(group.num_columns)) if each.path_in_schema in keys]
     told = [each.statistics for each in columns]
     return any(each is None or not each.has_null_count or each.null_count < group.num_rows for each in told)
-
-
-def _with_statistics(data: pa.Buffer) -> pa.Schema:
-    """Other writers read the texts of statistics in their own ways."""
-    add = parquet.opened(data).schema_arrow.field("add").type
-    return pa.schema([*FILES, *(each for each in add if each.name == STATS_PARSED)])

@@ -26,21 +26,24 @@ from deltamirror.work import ObjectDifference
 _THREADS: Final = 4
 
 
-def damaged_sidecar(store: Store, key: str, version: int, *, whole: bool) -> ObjectDifference | None:
-    """A sidecar of a checkpoint of ours that is gone or has other bytes; None if all are as they were written.
+def damaged_sidecars(store: Store, key: str, version: int, *, whole: bool) -> list[ObjectDifference]:
+    """The sidecars of a checkpoint of ours that are gone or have other bytes, or its own file if that one does.
 
-    Without ``whole``, one that has its size is not read.
+    Without ``whole``, a sidecar that has its size is not read.
     """
     top = store.read(key)
     if top is None:
-        return ObjectDifference(version=version, key=key, found="")
+        return [ObjectDifference(version=version, key=key, found="")]
+    digest = sha256(top.data)
     try:
         file = read_top(top.data, source=key)
     except (InvalidInput, ValueError):
-        return ObjectDifference(version=version, key=key, found=sha256(top.data).hexdigest())
+        file = None
+    if file is None or not file.is_named(key, version, digest.digest()):
+        return [ObjectDifference(version=version, key=key, found=digest.hexdigest())]
     compare = partial(_difference, store, file, version, whole=whole)
     with ThreadPoolExecutor(_THREADS, thread_name_prefix="sidecar") as threads:
-        return next((found for found in threads.map(compare, file.sidecars) if found is not None), None)
+        return [found for found in threads.map(compare, file.sidecars) if found is not None]
 
 
 def _difference(store: Store, file: TopFile, version: int, sidecar: Sidecar, *, whole: bool) -> ObjectDifference | None:

@@ -90,7 +90,7 @@ def _published(
 
 def _write(built: Built, unit: CheckpointUnit, store: Store, *, guard: Guard) -> Written:
     if is_v2(built.state):
-        return write_v2(built.state, unit, store, guard=guard)
+        return write_v2(built.state, unit, store, guard=guard, unchanged=built.sidecars)
     return write_classic(built, unit, store, guard=guard)
 
 

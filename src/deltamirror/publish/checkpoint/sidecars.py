@@ -2,8 +2,8 @@
 
 Names are made of what they name: the UUID of a file follows from the table, the version and the digest of the file's
 content. So a second attempt finds the files of the first one in place, and a reader of a sidecar can tell from its
-name whether it is the one that was meant. Only where an attempt with other settings follows on one that failed, files
-stay behind that no checkpoint refers to; cleanup deletes those.
+name whether it is the one that was meant, be the checkpoint that names it a later one. Only where an attempt with other
+settings follows on one that failed, files stay behind that no checkpoint refers to; cleanup deletes those.
 
 A range of paths goes to one sidecar, so that a reader who looks for certain files needs few of them. Typed columns and
 Parquet bytes exist for a few sidecars at a time only.
@@ -30,6 +30,7 @@ from deltamirror.publish.checkpoint.encoding import encoded
 from deltamirror.publish.checkpoint.grouping import row_groups
 from deltamirror.publish.checkpoint.placement import Placed, place
 from deltamirror.publish.checkpoint.summary import Written
+from deltamirror.publish.checkpoint.unchanged_sidecars import UnchangedSidecars
 from deltamirror.steps import Step
 from deltamirror.storage.store import Store
 from deltamirror.work import CheckpointUnit, Guard
@@ -37,11 +38,12 @@ from deltamirror.work import CheckpointUnit, Guard
 _NAMESPACE: Final = UUID("5f0c6b0e-6f0e-5d5a-9d53-7b0c3f6f2c1d")
 _THREADS: Final = 4
 _LONGEST_SCHEMA: Final = 20_000
+_NO_SIDECARS: Final = UnchangedSidecars(named=(), num_actions=0, num_files=0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Writing:
-    """What all sidecars of a checkpoint have in common."""
+    """What all sidecars that a checkpoint adds have in common."""
 
     state: CheckpointState
     schema: str
@@ -51,8 +53,18 @@ class _Writing:
     guard: Guard
 
 
-def write_v2(state: CheckpointState, unit: CheckpointUnit, store: Store, *, guard: Guard) -> Written:
-    """Put the sidecars, in parallel, and then the file that makes them a checkpoint."""
+def write_v2(
+    state: CheckpointState,
+    unit: CheckpointUnit,
+    store: Store,
+    *,
+    guard: Guard,
+    unchanged: UnchangedSidecars | None = None,
+) -> Written:
+    """Put the sidecars of the state, in parallel, and then the file that makes them a checkpoint.
+
+    It also names the ``unchanged`` ones, which are in the store, and whose actions are not in the state.
+    """
     writing = _Writing(
         state=state,
         schema=content.checkpoint_schema(file_columns(state.metadata, state.protocol)),
@@ -61,13 +73,16 @@ def write_v2(state: CheckpointState, unit: CheckpointUnit, store: Store, *, guar
         store=store,
         guard=guard,
     )
-    sidecars = _put_sidecars(writing)
-    head = CheckpointMetadata(version=state.version, tags=_tags(state, sidecars, writing.schema))
+    older = unchanged or _NO_SIDECARS
+    sidecars = [*_put_sidecars(writing), *older.named]
+    num_actions, num_files = _num_actions(state) + older.num_actions, state.files.num_rows + older.num_files
+    tags = _tags(sidecars, writing.schema, num_actions=num_actions, num_files=num_files)
+    head = CheckpointMetadata(version=state.version, tags=tags)
     top = lines.encode_commit([head, *sidecars, *_non_file_actions(state)])
     unique = _unique_name(state.metadata.id, state.version, sha256(top).digest())
     key = f"{names.LOG_DIRECTORY}/{names.UuidCheckpoint(Version(state.version), unique, 'json').name}"
     found = place(store, key, pa.py_buffer(top), step=Step.PUT_MANIFEST, guard=guard, accept=_nothing_else)
-    return _written(state, head, sidecars, top=found)
+    return _written(state, head, sidecars, num_actions=num_actions, num_files=num_files, top=found)
 
 
 def _unique_name(table_id: str, version: int, digest: bytes) -> str:
@@ -84,9 +99,17 @@ class TopFile:
     others: Sequence[Action]
     """All actions but for the sidecars and the head of the file."""
 
+    def is_named(self, key: str, version: int, digest: bytes) -> bool:
+        """Whether a key has the name that we give to a file with this digest."""
+        return _unique_name(self.metadata.id, version, digest) in key
+
     def is_as_written(self, sidecar: Sidecar, version: int, digest: bytes) -> bool:
-        """Whether an object with this digest is what was written as a sidecar: its name says so."""
-        return _unique_name(self.metadata.id, version, digest) in sidecar.path
+        """Whether an object with this digest is what was written as a sidecar, at this version or before.
+
+        Its name says so.
+        """
+        made = names.sidecar_version(sidecar.path)
+        return made is not None and made <= version and _unique_name(self.metadata.id, made, digest) in sidecar.path
 
 
 def read_top(data: bytes, *, source: str) -> TopFile:
@@ -137,11 +160,11 @@ def _nothing_else(_: bytes) -> bool:
     return False
 
 
-def _tags(state: CheckpointState, sidecars: Sequence[Sidecar], schema: str) -> dict[str, str]:
+def _tags(sidecars: Sequence[Sidecar], schema: str, *, num_actions: int, num_files: int) -> dict[str, str]:
     tags = {
-        "sidecarNumActions": str(_num_actions(state)),
+        "sidecarNumActions": str(num_actions),
         "sidecarSizeInBytes": str(_total_size(sidecars)),
-        "numOfAddFiles": str(state.files.num_rows),
+        "numOfAddFiles": str(num_files),
     }
     return tags | ({"sidecarFileSchema": schema} if len(schema) <= _LONGEST_SCHEMA else {})
 
@@ -154,15 +177,23 @@ def _non_file_actions(state: CheckpointState) -> list[Action]:
     return [state.protocol, state.metadata, *state.domains, *state.transactions]
 
 
-def _written(state: CheckpointState, head: CheckpointMetadata, sidecars: Sequence[Sidecar], *, top: Placed) -> Written:
+def _written(
+    state: CheckpointState,
+    head: CheckpointMetadata,
+    sidecars: Sequence[Sidecar],
+    *,
+    num_actions: int,
+    num_files: int,
+    top: Placed,
+) -> Written:
     others = _non_file_actions(state)
     name = top.meta.key.rpartition("/")[2]
     return Written(
         version=state.version,
         name=name,
         digest=sha256(top.data).digest(),
-        num_rows=1 + len(sidecars) + len(others) + _num_actions(state),
-        num_files=state.files.num_rows,
+        num_rows=1 + len(sidecars) + len(others) + num_actions,
+        num_files=num_files,
         num_bytes=top.meta.size + _total_size(sidecars),
         v2=V2Checkpoint(
             path=name,

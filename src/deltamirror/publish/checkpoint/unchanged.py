@@ -88,12 +88,12 @@ def unchanged_groups(
         for each in groups_of(data, compression=compression)
         if not each.has_others
         and not _is_small(each, most_bytes)
-        and not _is_too_large(each, most_bytes)
+        and not is_too_large(each, most_bytes)
         and (each.removes is None or each.oldest > tombstones_after)
     ]
-    sought = [_Sought(table) for table in newer]
-    lasting = _without_crowds(lasting)
-    changed = in_threads(lambda group: _has_any(data, group, sought), lasting)
+    sought = [Sought(table) for table in newer]
+    lasting = without_crowds(lasting)
+    changed = in_threads(lambda group: has_any(data, group, sought), lasting)
     return [each for each, is_changed in zip(lasting, changed, strict=True) if not is_changed]
 
 
@@ -101,8 +101,8 @@ def _is_small(group: Group, most_bytes: int) -> bool:
     return group.num_rows < grouping.FEWEST_ROWS or group.least_bytes < most_bytes // _SMALL_PART
 
 
-def _is_too_large(group: Group, most_bytes: int) -> bool:
-    """After the setting was changed."""
+def is_too_large(group: Group, most_bytes: int) -> bool:
+    """Whether a row group has more bytes than it may have, because the setting was changed."""
     return group.num_rows > grouping.FEWEST_ROWS and group.num_bytes > most_bytes
 
 
@@ -158,7 +158,7 @@ def _oldest(times: pq.ColumnChunkMetaData, num_removes: int, num_rows: int) -> i
     return int(told.min)
 
 
-def _without_crowds(groups: Sequence[Group]) -> list[Group]:
+def without_crowds(groups: Sequence[Group]) -> list[Group]:
     """Without those that have a path in their bounds that too many others have as well."""
     crowded: set[int] = set()
     for own in ("files", "removes"):
@@ -178,7 +178,7 @@ def _covering(bounds: Iterable[tuple[Bounds, int]]) -> Iterator[set[int]]:
         yield {each for _, each in open_ones}
 
 
-class _Sought:
+class Sought:
     """The keys of newer file actions."""
 
     def __init__(self, newer: pa.Table) -> None:
@@ -195,7 +195,7 @@ class _Sought:
         return pa.concat_arrays([self._anywhere, keys.slice(first, last - first)])
 
 
-def _has_any(data: pa.Buffer, group: Group, newer: Sequence[_Sought]) -> bool:
+def has_any(data: pa.Buffer, group: Group, newer: Sequence[Sought]) -> bool:
     """Whether the row group has a file action of one of the keys."""
     owned = {"add": group.files, "remove": group.removes}
     sought = {

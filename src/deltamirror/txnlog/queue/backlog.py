@@ -264,11 +264,18 @@ def work_of(row: Row[Any]) -> CommitWork:
 
 
 def _base(connection: Connection, table_id: int, version: int) -> BaseFacts | None:
+    """The newest checkpoint before a version that others build on.
+
+    One that proved unusable may share its sidecars with all before it: none of these that has some is tried.
+    """
     c = checkpoints.c
+    written = (c.table_id == table_id) & (c.version < version) & (c.state == Status.SUCCESS)
+    has_sidecars = c.name.like("%.json")
+    unusable = select(func.max(c.version)).where(written, c.digest.is_(None), has_sidecars).scalar_subquery()
     query = (
         select(c.version, c.name, c.digest, versions.c.committed_at)
         .join(versions, (versions.c.table_id == c.table_id) & (versions.c.version == c.version))
-        .where(c.table_id == table_id, c.version < version, c.state == Status.SUCCESS, c.digest.is_not(None))
+        .where(written, c.digest.is_not(None), ~has_sidecars | (c.version > func.coalesce(unusable, -1)))
         .order_by(c.version.desc())
         .limit(1)
     )

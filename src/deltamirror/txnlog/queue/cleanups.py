@@ -8,7 +8,8 @@ no process compares, repairs or rebuilds the log meanwhile.
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
-from sqlalchemy import Connection, delete, func, or_, select, update
+from sqlalchemy import Connection, delete, exists, func, or_, select, update
+from sqlalchemy.sql import ColumnElement
 
 from deltamirror.delta.actions import Metadata
 from deltamirror.errors import LogChanged
@@ -20,7 +21,7 @@ from deltamirror.txnlog.database.schema import checkpoints, cleanups, mirror_sta
 from deltamirror.txnlog.database.upsert import upsert
 from deltamirror.txnlog.queue.expected_objects import KeptCheckpoint, KeptLog, kept_checkpoints, kept_log
 from deltamirror.txnlog.queue.leases import surrender, under
-from deltamirror.work import Lease
+from deltamirror.work import Lease, Status
 
 _UNFINISHED = 0
 """In place of the time of a cleaning that has raised the start of a log, and not yet come to its end."""
@@ -76,6 +77,13 @@ def is_due(connection: Connection, table_id: int, *, interval_ms: int) -> bool:
     return connection.execute(select(cleanups.c.table_id).where(recent)).first() is None
 
 
+def _is_base(table_id: int, version: int) -> ColumnElement[bool]:
+    """Whether other checkpoints build on that of a version."""
+    c = checkpoints.c
+    own = (c.table_id == table_id) & (c.version == version) & (c.state == Status.SUCCESS) & c.digest.is_not(None)
+    return exists().where(own)
+
+
 class CleaningTurn:
     """A process's turn to clean the log of one table. Once the turn is lost, its records are refused."""
 
@@ -83,11 +91,16 @@ class CleaningTurn:
         self._database, self._lease, self._seconds = database, lease, seconds
 
     def begin(self, log_start: int) -> None:
-        """Let the log start with a version that has a checkpoint; nothing builds on an earlier one from here on."""
+        """Let the log start with a version that has a checkpoint; nothing builds on an earlier one from here on.
+
+        Nothing did since that one was written, or else it is refused: a checkpoint that is being put at this moment
+        may name sidecars of the one that it builds on, and the checkpoints that stay have to name them, too.
+        """
         table_id = self._lease.table_id
         with self._held(Step.RAISE_LOG_START) as session:
             may_rise = (tables.c.table_id == table_id) & (tables.c.published_version >= log_start)
             may_rise &= (tables.c.log_start <= log_start) & tables.c.quarantined_at.is_(None)
+            may_rise &= _is_base(table_id, log_start)
             raised = update(tables).where(may_rise).values(log_start=log_start).returning(tables.c.table_id)
             if session.execute(raised).first() is None:
                 raise LogChanged("the log turned out to be incomplete, and is not cleaned", hint="try again later")

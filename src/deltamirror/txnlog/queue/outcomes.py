@@ -446,7 +446,9 @@ def _distrust_base(session: Session, outcome: CheckpointOutcome, started: int) -
     earlier = (c.table_id == outcome.table_id) & (c.version < outcome.version) & c.digest.is_not(None)
     newest = select(func.max(c.version)).where(earlier).scalar_subquery()
     base = newest if outcome.base is None else outcome.base
-    session.execute(update(checkpoints).where(c.table_id == outcome.table_id, c.version == base).values(digest=None))
+    # The next comparison reads what was touched since the last one.
+    distrusted = update(checkpoints).where(c.table_id == outcome.table_id, c.version == base)
+    session.execute(distrusted.values(digest=None, updated_at=CLOCK))
     again = update(checkpoints).where(_requested(outcome)).returning(c.attempts)
     values = {"attempts": c.attempts + 1, "updated_at": CLOCK, "next_attempt_at": None}
     count = session.execute(again.values(values)).scalar_one_or_none()

@@ -64,9 +64,28 @@ def test_the_state_of_all_commits_is_theirs(store: Store, commits: list[bytes]) 
 @KINDS
 def test_the_state_from_a_base_is_that_of_all_commits(store: Store, commits: list[bytes]) -> None:
     base, more = published(store, commits), [*commits, *LATER]
-    found = built_of(store, unit(more, base=base, num_files=8))
+    found = built_of(store, replace(unit(more, base=base, num_files=8), sidecar_actions=100))
     assert_same(found.state, replayed(more))
-    assert (found.num_files, found.unchanged) == (8, None)
+    assert (found.num_files, found.unchanged, found.sidecars) == (8, None, None)
+
+
+def test_sidecars_in_which_nothing_changes_are_told_of_and_are_not_in_the_state(store: Store) -> None:
+    base, more = published(store, V2), [*V2, *LATER]
+    before = sorted(key for key in objects(store) if "_sidecars" in key)
+    found = built_of(store, unit(more, base=base, num_files=8))
+    assert found.sidecars is not None
+    assert [f"_delta_log/_sidecars/{each.path}" for each in found.sidecars.named] == before
+    assert (found.sidecars.num_actions, found.sidecars.num_files, found.num_files) == (7, 6, 8)
+    assert found.state.files.column("path").to_pylist() == ["day=1/fourth.parquet", "day=2/fifth.parquet"]
+    assert found.state.removes.num_rows == 0
+
+
+def test_a_checkpoint_in_one_file_names_no_sidecars(store: Store) -> None:
+    classic = first_commit(v2=True, configuration={"delta.checkpointPolicy": "classic"})
+    base, more = published(store, V2), [*V2, classic]
+    found = built_of(store, unit(more, base=base))
+    assert (found.unchanged, found.sidecars) == (None, None)
+    assert_same(found.state, replayed(more))
 
 
 @KINDS

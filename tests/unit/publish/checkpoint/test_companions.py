@@ -13,11 +13,11 @@ from deltamirror.delta.lastcheckpoint import LastCheckpoint, V2Checkpoint, decod
 from deltamirror.delta.lines import encode
 from deltamirror.deltalog.listing import CheckpointFiles, CheckpointKind, read_listing
 from deltamirror.errors import InvalidLocation
-from deltamirror.publish.checkpoint.companions import damaged_sidecar, leads_to, repeats
+from deltamirror.publish.checkpoint.companions import damaged_sidecars, leads_to, repeats
 from deltamirror.storage.open import store_at
 from deltamirror.storage.store import Store
 from deltamirror.work import ObjectDifference
-from tests.support.logs.checkpoints import commit, file, first_commit, publish, put_commits, unit_of
+from tests.support.logs.checkpoints import commit, file, first_commit, objects, publish, put_commits, unit_of
 from tests.support.logs.commit_units import watched
 
 pytestmark = pytest.mark.requirement("R15")
@@ -66,7 +66,7 @@ def sidecars_of(store: Store) -> list[str]:
 @pytest.mark.parametrize("whole", [True, False])
 def test_sidecars_as_they_were_written_are_no_difference(store: Store, whole: bool) -> None:
     watching, calls = watched(store)
-    assert damaged_sidecar(watching, top_of(store), 1, whole=whole) is None
+    assert damaged_sidecars(watching, top_of(store), 1, whole=whole) == []
     assert sorted(calls.of("head")) == ([] if whole else sorted(sidecars_of(store)))
     assert bool(calls.of("read_range")) is whole
 
@@ -77,9 +77,11 @@ def test_a_sidecar_that_is_gone_or_has_another_size_is_found(store: Store, numbe
     key = sidecars_of(store)[number]
     store.put(key, b"other")
     digest = sha256(b"other").hexdigest()
-    assert damaged_sidecar(store, top_of(store), 1, whole=whole) == ObjectDifference(version=1, key=key, found=digest)
+    assert damaged_sidecars(store, top_of(store), 1, whole=whole) == [
+        ObjectDifference(version=1, key=key, found=digest)
+    ]
     store.delete([key])
-    assert damaged_sidecar(store, top_of(store), 1, whole=whole) == ObjectDifference(version=1, key=key, found="")
+    assert damaged_sidecars(store, top_of(store), 1, whole=whole) == [ObjectDifference(version=1, key=key, found="")]
 
 
 def test_a_sidecar_of_the_same_size_is_found_only_if_it_is_read(store: Store) -> None:
@@ -87,9 +89,9 @@ def test_a_sidecar_of_the_same_size_is_found_only_if_it_is_read(store: Store) ->
     found = store.read(key)
     assert found is not None
     store.put(key, bytes(len(found.data)))
-    assert damaged_sidecar(store, top_of(store), 1, whole=False) is None
-    difference = damaged_sidecar(store, top_of(store), 1, whole=True)
-    assert difference == ObjectDifference(version=1, key=key, found=sha256(bytes(len(found.data))).hexdigest())
+    assert damaged_sidecars(store, top_of(store), 1, whole=False) == []
+    difference = damaged_sidecars(store, top_of(store), 1, whole=True)
+    assert difference == [ObjectDifference(version=1, key=key, found=sha256(bytes(len(found.data))).hexdigest())]
 
 
 @pytest.mark.parametrize("whole", [True, False])
@@ -102,13 +104,20 @@ def test_a_link_in_the_place_of_a_sidecar_is_not_followed(store: Store, whole: b
 
     watching, _ = watched(store, before=refuse)
     difference = ObjectDifference(version=1, key=key, found="")
-    assert damaged_sidecar(watching, top_of(store), 1, whole=whole) == difference
+    assert damaged_sidecars(watching, top_of(store), 1, whole=whole) == [difference]
 
 
-def test_a_sidecar_of_another_version_is_not_the_one_that_was_meant(store: Store) -> None:
-    found = damaged_sidecar(store, top_of(store), 2, whole=True)
-    assert found is not None
-    assert (found.version, found.key) == (2, sidecars_of(store)[0])
+def test_all_sidecars_that_are_damaged_are_found(store: Store) -> None:
+    for key in sidecars_of(store):
+        store.put(key, b"other")
+    found = damaged_sidecars(store, top_of(store), 1, whole=False)
+    assert [each.key for each in found] == sidecars_of(store)
+
+
+def test_a_checkpoint_of_another_version_does_not_have_its_name(store: Store) -> None:
+    digest = sha256(objects(store)[top_of(store)]).hexdigest()
+    difference = ObjectDifference(version=2, key=top_of(store), found=digest)
+    assert damaged_sidecars(store, top_of(store), 2, whole=True) == [difference]
 
 
 @pytest.mark.parametrize("data", [b"{", b'{"txn":{"appId":"a","version":1}}\n'])
@@ -116,9 +125,9 @@ def test_a_top_file_that_is_gone_or_is_none_is_found_itself(store: Store, data: 
     key = top_of(store)
     store.put(key, data)
     difference = ObjectDifference(version=1, key=key, found=sha256(data).hexdigest())
-    assert damaged_sidecar(store, key, 1, whole=False) == difference
+    assert damaged_sidecars(store, key, 1, whole=False) == [difference]
     store.delete([key])
-    assert damaged_sidecar(store, key, 1, whole=False) == ObjectDifference(version=1, key=key, found="")
+    assert damaged_sidecars(store, key, 1, whole=False) == [ObjectDifference(version=1, key=key, found="")]
 
 
 def test_a_pointer_leads_to_the_checkpoint_of_its_version_parts_and_name(store: Store) -> None:

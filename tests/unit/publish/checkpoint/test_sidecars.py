@@ -8,6 +8,7 @@ from uuid import UUID, uuid4, uuid5
 import msgspec
 import pyarrow as pa
 import pytest
+from msgspec.structs import replace as replaced
 
 from deltamirror.config import StorageSettings
 from deltamirror.delta import lines
@@ -20,6 +21,7 @@ from deltamirror.errors import InvalidInput, LeaseLost
 from deltamirror.publish.checkpoint import sidecars
 from deltamirror.publish.checkpoint.sidecars import read_top, write_v2
 from deltamirror.publish.checkpoint.summary import Written
+from deltamirror.publish.checkpoint.unchanged_sidecars import UnchangedSidecars
 from deltamirror.storage.open import store_at
 from deltamirror.storage.store import Store
 from deltamirror.work import Guard
@@ -42,8 +44,15 @@ def store() -> Store:
     return store_at(f"memory://{uuid4()}/t", StorageSettings())
 
 
-def written(store: Store, state: CheckpointState = STATE, *, guard: Guard = held, **fields: object) -> Written:
-    return write_v2(state, unit(V2, **fields), store, guard=guard)
+def written(
+    store: Store,
+    state: CheckpointState = STATE,
+    *,
+    guard: Guard = held,
+    unchanged: UnchangedSidecars | None = None,
+    **fields: object,
+) -> Written:
+    return write_v2(state, unit(V2, **fields), store, guard=guard, unchanged=unchanged)
 
 
 def unique(data: bytes) -> str:
@@ -177,7 +186,24 @@ def test_a_top_file_is_read_back_and_tells_which_sidecars_it_meant(store: Store)
     digest = sha256(objects(store)[f"_delta_log/_sidecars/{first.path}"]).digest()
     assert top.is_as_written(first, 3, digest)
     assert not top.is_as_written(second, 3, digest)
-    assert not top.is_as_written(first, 4, digest)
+    assert top.is_as_written(first, 4, digest)
+    assert not top.is_as_written(first, 2, digest)
+    assert not top.is_as_written(replaced(first, path="x"), 3, digest)
+    assert top.is_named(key, 3, sha256(data).digest())
+    assert not top.is_named(key, 4, sha256(data).digest())
+
+
+def test_sidecars_that_are_unchanged_are_named_after_the_others_and_counted(store: Store) -> None:
+    older = Sidecar(path="older.parquet", size_in_bytes=70, modification_time=7)
+    found = written(store, unchanged=UnchangedSidecars(named=[older], num_actions=5, num_files=4))
+    [v2] = [found.v2] if found.v2 else []
+    head, *_ = json.loads(top_in(store)[1].splitlines()[0]).values()
+    assert v2.sidecar_files == (*sidecars_in(store), older)
+    assert (found.num_rows, found.num_files) == (1 + 4 + 4 + 7 + 5, 6 + 4)
+    assert found.num_bytes == len(top_in(store)[1]) + sum(each.size_in_bytes for each in v2.sidecar_files)
+    tags = {name: head["tags"][name] for name in ("sidecarNumActions", "sidecarSizeInBytes", "numOfAddFiles")}
+    total = sum(each.size_in_bytes for each in v2.sidecar_files)
+    assert tags == {"sidecarNumActions": "12", "sidecarSizeInBytes": str(total), "numOfAddFiles": "10"}
 
 
 def test_a_file_that_is_no_top_file_is_told_by_its_name() -> None:
