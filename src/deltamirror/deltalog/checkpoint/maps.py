@@ -1,6 +1,6 @@
 """Maps of texts as Arrow arrays. Their entries are in the order of their keys, however the lines had them."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 import pyarrow as pa
@@ -22,15 +22,33 @@ def map_of_struct(fields: pa.StructArray, *, nulls_are_values: bool) -> pa.MapAr
     rows, width = len(fields), fields.type.num_fields
     valid, names = fields.is_valid(), [each.name for each in fields.type]
     if width == 0 or rows == 0:
-        return _maps(pa.repeat(pa.scalar(0, pa.int32()), rows + 1), valid, pa.array([], pa.string()), [])
-    places = pa.array(range(rows * width), pa.int32())
-    row = pc.divide(places, width)
-    field = pc.subtract(places, pc.multiply(row, width))
-    values = pa.concat_arrays(fields.flatten()).take(pc.add(pc.multiply(field, rows), row))
-    present = valid.take(row) if nulls_are_values else values.is_valid()
-    counted = pc.cumulative_sum(present.cast(pa.int32())).take(pa.array(range(width - 1, rows * width, width)))
-    offsets = pa.concat_arrays([pa.array([0], pa.int32()), counted])
-    return _maps(offsets, valid, pa.array(names).take(field).filter(present), values.filter(present))
+        none = pa.array([], pa.string())
+        return _maps(pa.repeat(pa.scalar(0, pa.int32()), rows + 1), valid, none, none)
+    order = _row_by_row(rows, width) if width > 1 else None
+    values = _arranged(fields.flatten(), order)
+    keys = _arranged([pa.repeat(name, rows) for name in names], order)
+    present = _arranged([valid] * width, order) if nulls_are_values else values.is_valid()
+    counted = pc.cumulative_sum(present.cast(pa.int32()))
+    ends = counted.take(pc.add(pc.multiply(_numbers(rows), width), width - 1)) if width > 1 else counted
+    offsets = pa.concat_arrays([pa.array([0], pa.int32()), ends])
+    return _maps(offsets, valid, keys.filter(present), values.filter(present))
+
+
+def value_of(maps: pa.MapArray, key: str) -> pa.Array:
+    """The value of a key in each map, as ``map_lookup`` gives it: a table's files mostly have all of its keys."""
+    start, end = maps.offsets[0].as_py(), maps.offsets[-1].as_py()
+    found = pc.add(pc.indices_nonzero(pc.equal(maps.keys.slice(start, end - start), key)).cast(pa.int32()), start)
+    return maps.items.take(found) if _are_one_each(maps, found) else pc.map_lookup(maps, key, "first")
+
+
+def _are_one_each(maps: pa.MapArray, entries: pa.Array) -> bool:
+    """Whether the first entry is of the first map, the second one of the second, and so on."""
+    if len(entries) != len(maps) or maps.null_count:
+        return False
+    rows = len(maps)
+    starts, ends = maps.offsets.slice(0, rows), maps.offsets.slice(1)
+    inside = pc.and_(pc.greater_equal(entries, starts), pc.less(entries, ends))
+    return pc.all(inside).as_py() is not False
 
 
 def in_order(maps: pa.MapArray) -> pa.MapArray:
@@ -49,6 +67,24 @@ def _are_in_order(rows: pa.Array, keys: pa.Array) -> bool:
     rest = max(len(keys) - 1, 0)
     falls = pc.and_(pc.equal(rows.slice(0, rest), rows.slice(1)), pc.greater(keys.slice(0, rest), keys.slice(1)))
     return not pc.any(falls).as_py()
+
+
+def _row_by_row(rows: int, width: int) -> pa.Array:
+    """Where columns that lie one after the other have the values of the first row, then of the second, and so on."""
+    places = _numbers(rows * width)
+    row = pc.divide(places, width)
+    field = pc.subtract(places, pc.multiply(row, width))
+    return pc.add(pc.multiply(field, rows), row)
+
+
+def _arranged(columns: Sequence[pa.Array], order: pa.Array | None) -> pa.Array:
+    """The values of all columns in this order; those of a single one are in it."""
+    return columns[0] if order is None else pa.concat_arrays(columns).take(order)
+
+
+def _numbers(count: int) -> pa.Array:
+    """From zero on."""
+    return pc.cumulative_sum(pa.repeat(pa.scalar(1, pa.int32()), count), start=-1)
 
 
 def _maps(offsets: pa.Array, valid: pa.Array, keys: pa.Array, values: pa.Array) -> pa.MapArray:

@@ -19,6 +19,7 @@ from deltamirror.delta.schema import DataType, Decimal, Field, Primitive, Struct
 from deltamirror.delta.schema.arrow import to_arrow
 from deltamirror.deltalog.checkpoint.columns import combined
 from deltamirror.deltalog.checkpoint.layout import STATS_PARSED
+from deltamirror.deltalog.checkpoint.maps import value_of
 from deltamirror.deltalog.checkpoint.parquet import as_stored
 from deltamirror.deltalog.checkpoint.statistics import statistics_schema
 from deltamirror.deltalog.checkpoint.values import as_date, as_decimal, as_float, as_local_time, as_time, of_partition
@@ -72,7 +73,7 @@ def with_statistics(
 
 def _partition_column(maps: pa.MapArray, each: Field, kind: pa.DataType) -> pa.Array:
     """Every distinct text is read once."""
-    texts = pc.map_lookup(maps, each.name, "first").dictionary_encode()
+    texts = value_of(maps, each.name).dictionary_encode()
     values = pa.array([of_partition(text, each.type) for text in texts.dictionary.to_pylist()], kind)
     return values.take(texts.indices)
 

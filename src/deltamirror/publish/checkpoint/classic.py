@@ -1,5 +1,6 @@
 """A checkpoint in one Parquet file of the classic name."""
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from hashlib import sha256
 
@@ -35,10 +36,12 @@ def write_classic(built: Built, unit: CheckpointUnit, store: Store, *, guard: Gu
         ours = built.state if built.unchanged is None else classic_state(data, version=unit.version)
         return theirs is not None and ours is not None and is_equivalent(_unexpired(theirs, ours, unit), ours)
 
-    found = place(
-        store, f"{names.LOG_DIRECTORY}/{name}", data, step=Step.PUT_CHECKPOINT, guard=guard, accept=holds_our_state
-    )
-    return _written(found, built, schema, name=name)
+    key = f"{names.LOG_DIRECTORY}/{name}"
+    with ThreadPoolExecutor() as beside:
+        # While the store writes, the cores have nothing else to do.
+        own = beside.submit(lambda: sha256(data).digest())
+        found = place(store, key, data, step=Step.PUT_CHECKPOINT, guard=guard, accept=holds_our_state)
+    return _written(found, built, schema, name=name, digest=_digest(found, own.result()))
 
 
 def _encoded(built: Built, unit: CheckpointUnit) -> tuple[pa.Buffer, str]:
@@ -67,16 +70,22 @@ def _unexpired(theirs: CheckpointState, ours: CheckpointState, unit: CheckpointU
     return replace(theirs, removes=theirs.removes.filter(kept))
 
 
-def _written(found: Placed, built: Built, schema: str, *, name: str) -> Written:
+def _digest(found: Placed, own: bytes) -> bytes | None:
+    """Of the file that lies there, if the next checkpoint may build on it."""
+    if found.is_as_given:
+        return own
+    # A file that looks like one of ours and is another could pass on what only its own columns and statistics say.
+    return None if parquet.is_ours(found.data) else sha256(found.data).digest()
+
+
+def _written(found: Placed, built: Built, schema: str, *, name: str, digest: bytes | None) -> Written:
     """The file, be it ours or another writer's, which may state another schema."""
     footer = parquet.opened(found.data).metadata
-    # A file that looks like one of ours and is another could pass on what only its own columns and statistics say.
-    is_base = found.is_as_given or not parquet.has_our_form(footer)
     stated = (footer.metadata or {}).get(parquet.SCHEMA_KEY)
     return Written(
         version=built.state.version,
         name=name,
-        digest=sha256(found.data).digest() if is_base else None,
+        digest=digest,
         num_rows=footer.num_rows,
         num_files=built.num_files,
         num_bytes=len(found.data),

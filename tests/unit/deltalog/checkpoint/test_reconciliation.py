@@ -42,3 +42,19 @@ def test_the_last_action_of_each_file_is_left(
     for found, wants_adds in ((files, True), (tombstones, False)):
         expected = [ordinal for _, (ordinal, is_add) in sorted(last.items()) if is_add is wants_adds]
         assert found["place"].to_pylist() == expected
+
+
+@pytest.mark.parametrize("most", [2, 1_000])
+def test_rows_keep_all_their_columns_also_those_without_a_value(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reconciliation, "_SORTED_ROWS", most)
+    adds = table_of([(0, "c", None), (1, "a", None), (2, "b", None), (3, "a", None)])
+    adds = adds.append_column("none", pa.nulls(4, pa.int64())).append_column("some", pa.array([1, None, 3, None]))
+    files, tombstones = reconciliation.reconciled(adds, table_of([]))
+    assert files.schema == adds.drop_columns(["ordinal"]).schema
+    assert files.drop_columns(["deletionVector"]).to_pylist() == [
+        {"path": "a", "place": 3, "none": None, "some": None},
+        {"path": "b", "place": 2, "none": None, "some": 3},
+        {"path": "c", "place": 0, "none": None, "some": 1},
+    ]
+    assert files["deletionVector"].null_count == 3
+    assert tombstones.num_rows == 0
