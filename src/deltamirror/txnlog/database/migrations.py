@@ -189,7 +189,7 @@ def require_current(database: Database) -> None:
 
 
 def _is_current(database: Database) -> bool:
-    """Whether a glance shows that the catalog is one of this release; what else there is takes a closer look."""
+    """Whether a glance shows that the catalog is one of this release; any other answer takes a closer look."""
     try:
         found = database.glance(_FACTS, {})
     except (CatalogMismatch, Internal):  # no such table, or no such column
