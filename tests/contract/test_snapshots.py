@@ -6,7 +6,7 @@ import pytest
 
 from deltamirror import Catalog, Table
 from deltamirror.errors import InvalidInput, NotFound
-from deltamirror.txnlog.tables.reading import FILES_SCHEMA
+from deltamirror.txnlog.tables.listing import FILES_SCHEMA
 from tests.support.lakes.lake import add, create, paths
 
 pytestmark = pytest.mark.default_on("sqlite", "postgresql")

@@ -211,8 +211,8 @@ class Catalog:
         named = None if columns is None else texts(columns, "columns")
         layout = Layout.of(taken.table, taken.metadata, taken.protocol)
         scanning = import_module("deltamirror.rows.scanning")  # with a library that nothing else waits for
-        opener = scanning.TableFiles(self.table(taken.table).location, self.settings.storage)
-        return scanning.scan_of(layout, opener, taken.files(), columns=named, condition=condition)
+        opener = scanning.TableFiles(Table(self, taken.table).location, self.settings.storage)
+        return scanning.scan_of(layout, opener, taken.files_among, columns=named, condition=condition)
 
     def tables(self) -> list[TableInfo]:
         """All tables, by name."""

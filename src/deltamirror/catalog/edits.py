@@ -272,7 +272,7 @@ class Editor:
         """The files that may have such rows."""
         scanning = import_module("deltamirror.rows.scanning")  # with a library that nothing else waits for
         scanning.require_readable_rows(self.layout)
-        return list(scanning.listed_files(self.taken.files(), plan.bounds, self.layout))
+        return list(scanning.listed_files(self.taken.files_among, plan.bounds, self.layout))
 
     def _rewritten(self, plan: EditPlan, files: Sequence[Mapping[str, Any]]) -> Rewritten:
         scanning = import_module("deltamirror.rows.scanning")

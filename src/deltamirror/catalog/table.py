@@ -34,8 +34,8 @@ from deltamirror.storage.address import StoreAddress
 from deltamirror.storage.open import Stores
 from deltamirror.txnlog.commit.request import Committed
 from deltamirror.txnlog.tables.history import HistoryEntry, commit_file, history
-from deltamirror.txnlog.tables.reading import Snapshot, snapshot
-from deltamirror.txnlog.tables.registry import TableInfo, table_info
+from deltamirror.txnlog.tables.reading import Snapshot, head_snapshot, snapshot
+from deltamirror.txnlog.tables.registry import TableInfo, table_info, table_location
 
 if TYPE_CHECKING:
     from deltamirror.catalog.catalog import Catalog
@@ -54,7 +54,7 @@ class Table:
     @property
     def location(self) -> str:
         """Where its data files and its ``_delta_log/`` lie."""
-        return self.info().location
+        return table_location(self._catalog.database, self.name)
 
     def info(self) -> TableInfo:
         """The table at a glance."""
@@ -65,7 +65,8 @@ class Table:
         """The table at a version, at a time (milliseconds, ISO text, datetime or date), or at its head."""
         exact, time = optional_number(version, "version"), moment(as_of)
         if exact is None and time is None:
-            self._catalog.writer.state(self.name)  # files that are added from here on are for the table as it is now
+            # Files that are added from here on are for the table as it is now.
+            return head_snapshot(self._catalog.database, self._catalog.writer.state(self.name))
         return snapshot(self._catalog.database, self.name, version=exact, as_of=time)
 
     def to_arrow(

@@ -65,8 +65,8 @@ def check(invocation: Invocation) -> None:
 
 
 def _properties(invocation: Invocation, table: str) -> Mapping[str, str]:
-    with database_of(invocation) as opened, opened.database.read() as connection:
-        return load_state(connection, table_name(table)).metadata.configuration
+    with database_of(invocation) as opened:
+        return load_state(opened.database, table_name(table)).metadata.configuration
 
 
 def _in_a_row(value: object) -> object:

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Any, Final, Self, TypeAlias
 
 import msgspec
 import pyarrow as pa
@@ -30,7 +30,7 @@ from deltamirror.rows.changes import translated_values
 from deltamirror.rows.duties import require_plain_types
 from deltamirror.rows.layout import Layout
 from deltamirror.rows.parsing import condition_of
-from deltamirror.rows.skipping import mentioned, partition_guarantee, possible_files
+from deltamirror.rows.skipping import PartitionChoice, mentioned, partition_choice, partition_guarantee, possible_files
 from deltamirror.rows.vectors import RowMask, deleted_ranges
 from deltamirror.rows.writing import row_numbers
 from deltamirror.storage.address import StoreAddress
@@ -60,6 +60,10 @@ _COMPUTED: Final = "_checked("
 _NUMBERED: Final = "FieldPath("
 _QUOTED: Final = re.compile(r'"(?:[^"\\]|\\.)*"')
 _VECTOR: Final = msgspec.json.Decoder(DeletionVector)
+
+
+Listing: TypeAlias = Callable[[PartitionChoice | None], pa.Table]
+"""Lists the files of a snapshot, as ``Snapshot.files`` does; with a choice, it may leave out other partitions."""
 
 
 class TableFiles:
@@ -231,18 +235,21 @@ _FORMAT: Final = ds.ParquetFileFormat(coerce_int96_timestamp_unit="us")
 
 
 def scan_of(
-    layout: Layout, opener: TableFiles, files: pa.Table, *, columns: Sequence[str] | None, condition: object
+    layout: Layout, opener: TableFiles, listing: Listing, *, columns: Sequence[str] | None, condition: object
 ) -> Scan:
     """The scan of the files of a snapshot; InvalidInput for an unknown column."""
     require_readable_rows(layout)
     fields = layout.schema.fields if columns is None else tuple(_column(name, layout) for name in columns)
     of_rows, of_bounds = _expressions(condition, layout)
-    return Scan(layout, opener, listed_files(files, of_bounds, layout), fields, of_rows)
+    return Scan(layout, opener, listed_files(listing, of_bounds, layout), fields, of_rows)
 
 
-def listed_files(files: pa.Table, bounds: pc.Expression | None, layout: Layout) -> list[dict[str, Any]]:
+def listed_files(listing: Listing, bounds: pc.Expression | None, layout: Layout) -> list[dict[str, Any]]:
     """The files of a listing that may have rows for a filter, each as a mapping; None: all of them."""
-    values = [msgspec.json.decode(each) for each in files["partition_values"].to_pylist()]
+    files = listing(partition_choice(bounds, layout))
+    texts = files["partition_values"].to_pylist()
+    decoded = {text: msgspec.json.decode(text) for text in dict.fromkeys(texts)}
+    values = [decoded[text] for text in texts]
     if bounds is not None:
         numbers = possible_files(values, files["stats"].to_pylist(), bounds, layout)
         files, values = files.take(pa.array(numbers, pa.int64())), [values[each] for each in numbers]

@@ -10,10 +10,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal as Number
-from functools import reduce
+from functools import partial, reduce
 from itertools import chain
 from operator import and_
-from typing import Any, Final, Self
+from typing import Any, Final, Self, TypeAlias
 
 import msgspec
 import pyarrow as pa
@@ -26,6 +26,9 @@ from deltamirror.delta.schema import DataType, Decimal, Field, Primitive
 from deltamirror.errors import Unsupported
 from deltamirror.rows.layout import Layout
 
+PartitionChoice: TypeAlias = Callable[[Sequence[str]], Sequence[str]]
+"""Of JSON objects of partition values, as the log has them, those whose files are wanted."""
+
 _TIMES: Final = frozenset({"timestamp", "timestamp_ntz"})
 _STATS: Final = msgspec.json.Decoder(float_hook=Number)
 _ANYTHING: Final = pc.scalar(True)
@@ -36,6 +39,24 @@ def mentioned(condition: pc.Expression, fields: Sequence[Field]) -> list[Field]:
     """The columns that a filter may name: more where its text has other words that are names of columns."""
     text = str(condition)
     return [each for each in fields if each.name in text]
+
+
+def partition_choice(condition: pc.Expression | None, layout: Layout) -> PartitionChoice | None:
+    """What tells the partitions that may have rows for a filter; None where it names no partition column."""
+    if condition is None or not _Known.of(condition, layout).partitions:
+        return None
+    return partial(_possible_partitions, condition=condition, layout=layout)
+
+
+def _possible_partitions(texts: Sequence[str], condition: pc.Expression, layout: Layout) -> list[str]:
+    """Those of these JSON objects of partition values that a filter leaves; it is for files to have values at all."""
+    known = _Known.of(condition, layout)
+    guarantees = []
+    for text in texts:
+        guarantees.append(_ANYTHING)
+        with suppress(Unsupported):
+            guarantees[-1] = known.guaranteed_by(known.partition_of(msgspec.json.decode(text)))
+    return [texts[number] for number in sorted(_agreeing(condition, guarantees, layout))]
 
 
 def possible_files(
@@ -79,7 +100,8 @@ def partition_guarantee(
 ) -> pc.Expression:
     """The values of a file's partition columns, as something that all of its rows have."""
     return _all(
-        _has_value(naming(each), each, _value(each, values, layout), layout) for each in layout.partition_fields
+        _has_value(naming(each), _value(each, values, layout), layout.arrow_type(each.type))
+        for each in layout.partition_fields
     )
 
 
@@ -111,16 +133,22 @@ class _Known:
 
     layout: Layout
     partitions: Sequence[Field]
+    partition_names: Sequence[str]
+    """Those in the log."""
+    partition_types: Sequence[pa.DataType]
     bounded: Sequence["_Bounded"]
 
     @classmethod
     def of(cls, condition: pc.Expression, layout: Layout) -> Self:
         """Those of a filter."""
         named, partitions = mentioned(condition, layout.schema.fields), {each.name for each in layout.partition_fields}
+        of_partitions = [each for each in named if each.name in partitions]
         bounded = [each for each in named if each.name not in partitions and _has_bounds(each.type)]
         return cls(
             layout,
-            [each for each in named if each.name in partitions],
+            of_partitions,
+            [layout.naming(each) for each in of_partitions],
+            [layout.arrow_type(each.type) for each in of_partitions],
             [
                 _Bounded(layout.naming(each), pc.field(each.name), each.type, layout.arrow_type(each.type))
                 for each in bounded
@@ -129,14 +157,16 @@ class _Known:
 
     def partition_of(self, values: Mapping[str, str | None]) -> tuple[str | None, ...]:
         """The values that a file has in these columns, as texts."""
-        return tuple(values.get(self.layout.naming(each)) for each in self.partitions)
+        return tuple(map(values.get, self.partition_names))
 
     def guaranteed_by(self, partition: tuple[str | None, ...]) -> pc.Expression:
         """What all rows of a partition have in common."""
-        texts = {self.layout.naming(each): text for each, text in zip(self.partitions, partition, strict=True)}
-        values = {each: _value(each, texts, self.layout) for each in self.partitions}
+        texts = dict(zip(self.partition_names, partition, strict=True))
+        values = [_value(each, texts, self.layout) for each in self.partitions]
         return _all(
-            _has_value(each.name, each, value, self.layout) for each, value in values.items() if not _is_nan(value)
+            _has_value(each.name, value, kind)
+            for each, kind, value in zip(self.partitions, self.partition_types, values, strict=True)
+            if not _is_nan(value)
         )
 
     def bounds(self, stats: str | None) -> Iterator[pc.Expression]:
@@ -160,10 +190,8 @@ def _value(field: Field, values: Mapping[str, str | None], layout: Layout) -> Pa
         raise Unsupported(f"table {layout.table!r}: {problem}", hint=hint, table=layout.table) from error
 
 
-def _has_value(name: str, field: Field, value: PartitionValue, layout: Layout) -> pc.Expression:
-    if value is None:
-        return pc.field(name).is_null()
-    return pc.field(name) == pa.scalar(value, layout.arrow_type(field.type))
+def _has_value(name: str, value: PartitionValue, kind: pa.DataType) -> pc.Expression:
+    return pc.field(name).is_null() if value is None else pc.field(name) == pa.scalar(value, kind)
 
 
 @dataclass(frozen=True, slots=True)

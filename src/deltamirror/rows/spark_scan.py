@@ -24,7 +24,7 @@ from deltamirror.delta.schema.arrow import from_arrow
 from deltamirror.executors.access import explaining
 from deltamirror.executors.failures import translated_query
 from deltamirror.rows.layout import Layout
-from deltamirror.rows.scanning import Scan, TableFiles, file_groups, scan_of
+from deltamirror.rows.scanning import Listing, Scan, TableFiles, file_groups, scan_of
 from deltamirror.rows.skipping import partition_rows
 from deltamirror.storage.address import StoreAddress
 from deltamirror.storage.location import file_place, local_path
@@ -56,15 +56,15 @@ class GroupReader:
     condition: str | None = None
     """Of files that are left out; rows are not looked at."""
 
-    def scan(self, files: pa.Table) -> Scan:
+    def scan(self, listing: Listing) -> Scan:
         """The files that may have rows."""
         opener = TableFiles.of_executor(self.address)
-        return scan_of(self.layout, opener, files, columns=self.columns, condition=self.condition)
+        return scan_of(self.layout, opener, listing, columns=self.columns, condition=self.condition)
 
     def batches(self, files: Files) -> Iterator[pa.RecordBatch]:
         """The rows of a group; the part that runs on executors."""
         with explaining():
-            yield from replace(self.scan(_NO_FILES), files=files).reader()
+            yield from replace(self.scan(lambda _: _NO_FILES), files=files).reader()
 
 
 def frame_of(session: SparkSession, scan: Scan, address: StoreAddress, condition: str | None) -> DataFrame:

@@ -58,8 +58,8 @@ class TableReader(DataSourceReader):
     def partitions(self) -> list[InputPartition]:
         """The files that may have rows, in groups of about the same size."""
         with with_hint(), self._options.open() as catalog:
-            files = self._options.snapshot(catalog).files()
-            return [FileGroup(group) for group in file_groups(self._rows.scan(files).files)]
+            listing = self._options.snapshot(catalog).files_among
+            return [FileGroup(group) for group in file_groups(self._rows.scan(listing).files)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of a group; the part that runs on executors."""

@@ -9,10 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deltamirror.rows.parsing import condition_of
-from deltamirror.rows.skipping import possible_files
+from deltamirror.rows.skipping import partition_choice, possible_files
 from tests.unit.rows.test_statistics import layout
 
 LAYOUT = layout("day string, id long, price decimal(6,2), at timestamp", partition_by=("day",))
+
+DATES = layout("day date, shop string, id long", partition_by=("day", "shop"))
 
 
 @dataclass(frozen=True)
@@ -119,3 +121,39 @@ def test_bounds_are_values_of_their_type(condition: str, column: str, low: str, 
     bounds = f'"minValues":{{"{column}":{low}}},"maxValues":{{"{column}":{high}}}'
     stats = f'{{"numRecords":2,{bounds},"nullCount":{{"{column}":0}}}}'
     assert left([File("a", (1,))], condition, [stats]) == [0] * is_left
+
+
+def chosen(condition: str, texts: Sequence[str]) -> list[str]:
+    choice = partition_choice(condition_of(condition, DATES).of_bounds(), DATES)
+    assert choice is not None
+    return list(choice(texts))
+
+
+@pytest.mark.parametrize(
+    ("condition", "expected"),
+    [
+        ("day = '2024-03-05'", ['{"day":"2024-03-05","shop":"a"}', '{"shop":"b","day":"2024-03-05"}']),
+        ("day > '2024-03-05' OR day IS NULL", ['{"day":"2024-03-06","shop":"a"}', '{"day":null,"shop":"a"}']),
+        ("shop = 'b' AND id = 7", ['{"shop":"b","day":"2024-03-05"}']),
+        ("day = '2030-01-01'", []),
+    ],
+)
+def test_the_partitions_of_a_filter_are_chosen(condition: str, expected: list[str]) -> None:
+    texts = [
+        '{"day":"2024-03-05","shop":"a"}',
+        '{"shop":"b","day":"2024-03-05"}',
+        '{"day":"2024-03-06","shop":"a"}',
+        '{"day":null,"shop":"a"}',
+    ]
+    assert chosen(condition, texts) == expected
+
+
+def test_a_partition_whose_value_cannot_be_read_is_chosen() -> None:
+    """Whether a file has it at all, the listing tells: it may be of files that are gone."""
+    texts = ['{"day":"2024-03-05","shop":"a"}', '{"day":"12024-03-05","shop":"a"}']
+    assert chosen("day = '2030-01-01'", texts) == texts[1:]
+
+
+def test_a_filter_without_partition_columns_chooses_no_partitions() -> None:
+    assert partition_choice(condition_of("id = 7", DATES).of_bounds(), DATES) is None
+    assert partition_choice(None, DATES) is None

@@ -59,7 +59,7 @@ def _by_delta_rs(version: int, location: str, storage: StorageSettings) -> Reade
 def _by_own_scan(taken: Snapshot, location: str, storage: StorageSettings) -> ReaderAnswer | None:
     try:
         layout = Layout.of(taken.table, taken.metadata, taken.protocol)
-        scan = scan_of(layout, TableFiles(location, storage), taken.files(), columns=None, condition=None)
+        scan = scan_of(layout, TableFiles(location, storage), taken.files_among, columns=None, condition=None)
         return ReaderAnswer(reader=OWN_SCAN, num_rows=sum(batch.num_rows for batch in scan.reader()))
     except Unsupported:
         return None

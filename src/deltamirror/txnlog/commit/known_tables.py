@@ -25,8 +25,7 @@ class KnownTables:
             found = self._looked_again(found)
         if found is None:
             begun = time.perf_counter()
-            with self._database.read() as connection:
-                found = load_state(connection, name)
+            found = load_state(self._database, name)
             self._states[name] = found
             metrics.observe_open(time.perf_counter() - begun)
         return found

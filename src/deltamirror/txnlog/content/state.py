@@ -90,15 +90,17 @@ _STATE = (
     .join(heads, heads.c.table_id == tables.c.table_id)
     .join(metadata, (metadata.c.table_id == tables.c.table_id) & (metadata.c.version == heads.c.metadata_version))
     .join(protocols, (protocols.c.table_id == tables.c.table_id) & (protocols.c.version == heads.c.protocol_version))
+    .where(tables.c.name == bindparam("named"))
 )
 
 
-def load_state(connection: Connection, name: str) -> TableState:
+def load_state(database: Database, name: str) -> TableState:
     """The table of this name at its head."""
-    row = connection.execute(_STATE.where(tables.c.name == name)).one_or_none()
-    if row is None:
-        raise no_such_table(connection, name)
-    facts = row._asdict()
+    rows = database.glance(_STATE, {"named": name})
+    if not rows:
+        with database.read() as connection:
+            raise no_such_table(connection, name)
+    facts = dict(zip(_STATE.selected_columns.keys(), rows[0], strict=True))
     table_metadata = decoded_line(facts.pop("metadata_line"), Metadata)
     protocol = decoded_line(facts.pop("protocol_line"), Protocol)
     require_readable(protocol, table=name)

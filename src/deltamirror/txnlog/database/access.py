@@ -77,8 +77,7 @@ class Session:
 
     def run(self, statement: ClauseElement, values: Mapping[str, Any]) -> None:
         """Run a statement on the driver's cursor, without SQLAlchemy's share of the cost."""
-        text, order = self._database.compiled(statement)
-        self._cursor.execute(text, values if order is None else [values[name] for name in order])
+        self._cursor.execute(*self._database.with_values(statement, values))
 
     def rows(self, statement: ClauseElement, values: Mapping[str, Any]) -> list[Row]:
         """Run a statement on the driver's cursor and fetch what it returns."""
@@ -120,6 +119,10 @@ class Database(ABC):
     """The file that the database is, if it is one. The first that is found there is the catalog's for good."""
     takes_small_appends: bool = False
     """Whether ``append`` does anything."""
+    rows_together: ClassVar[int | None] = 50_000
+    """How many rows a query should ask for that ``fetch_arrow`` runs; None: any number."""
+    too_long: ClassVar[tuple[type[Exception], ...]] = ()
+    """What the driver raises for a text that is too long for the database."""
 
     def __init__(self, engine: Engine, settings: CatalogSettings) -> None:
         self.engine = engine
@@ -134,6 +137,11 @@ class Database(ABC):
             positions = getattr(compiled, "positiontup", None)
             found = _compiled[self.name, statement] = (str(compiled), positions)
         return found
+
+    def with_values(self, statement: ClauseElement, values: Mapping[str, Any]) -> tuple[str, Any]:
+        """The driver's text of one of the statements of modules, and its values as the driver takes them."""
+        text, order = self.compiled(statement)
+        return text, values if order is None else [values[name] for name in order]
 
     @contextmanager
     def write(self, step: Step = Step.WHOLE_OPERATION, *, creating: bool = False) -> Iterator[Session]:
@@ -177,10 +185,9 @@ class Database(ABC):
     def glance(self, statement: ClauseElement, values: Mapping[str, Any]) -> list[Row]:
         """What one query returns at this moment, by the shortest way: for questions that are asked very often."""
         self.require_present()
-        text, order = self.compiled(statement)
         with self.translated(), closing(self.engine.raw_connection()) as driver:
             cursor = driver.cursor()
-            cursor.execute(text, values if order is None else [values[name] for name in order])
+            cursor.execute(*self.with_values(statement, values))
             return list(cursor.fetchall())
 
     @contextmanager
@@ -279,15 +286,51 @@ class Database(ABC):
         """What keeps others from changing the same things at once; nothing where one writer is alone."""
         return CatalogLocks()
 
-    def fetch_arrow(self, connection: Connection, query: Select[Any], schema: "pa.Schema") -> "pa.Table":
-        """The result of a query as Arrow data."""
-        cursor = connection.connection.cursor()
-        cursor.execute(*self.rendered(query))
-        arrow_rows = import_module("deltamirror.txnlog.database.arrow_rows")  # with a library that most work needs not
+    def look(self, connection: Connection, statement: ClauseElement, values: Mapping[str, Any]) -> list[Row]:
+        """What one of the statements of modules returns within a transaction."""
+        return list(self._executed(connection, statement, values).fetchall())
+
+    def fetch_arrow(
+        self,
+        connection: Connection,
+        query: Select[Any],
+        schema: "pa.Schema",
+        values: Mapping[str, Any] | None = None,
+    ) -> "pa.Table":
+        """The result of a query as Arrow data; with ``values``, it is one of the statements of modules.
+
+        The result is held in memory more than once: ``rows_together`` says for how many rows to ask.
+        """
+        columns = import_module("deltamirror.txnlog.database.text_columns")  # with a library that most work needs not
+        joined = (columns.joined_columns if values is None else columns.joined_once)(query, schema)
+        try:
+            with self.attempt(connection):
+                cursor = self._executed(connection, joined, values)
+                found = columns.arrow_columns(cursor.fetchone(), schema)
+        except self.too_long:
+            found = None
+        return self._fetch_rows(connection, query, schema, values) if found is None else found
+
+    def _fetch_rows(
+        self, connection: Connection, query: Select[Any], schema: "pa.Schema", values: Mapping[str, Any] | None
+    ) -> "pa.Table":
+        """Row by row, whatever values there are."""
+        cursor = self._executed(connection, query, values)
+        arrow_rows = import_module("deltamirror.txnlog.database.arrow_rows")
         batches = iter(lambda: cursor.fetchmany(_ROWS_AT_ONCE), [])
         return cast("pa.Table", arrow_rows.arrow_table(batches, schema))
 
-    def rendered(self, query: Select[Any]) -> tuple[str, Any]:
+    @contextmanager
+    def attempt(self, connection: Connection) -> Iterator[None]:
+        """Go on with the transaction where what is tried fails."""
+        yield
+
+    def _executed(self, connection: Connection, statement: ClauseElement, values: Mapping[str, Any] | None) -> Any:
+        cursor = connection.connection.cursor()
+        cursor.execute(*(self.rendered(statement) if values is None else self.with_values(statement, values)))
+        return cursor
+
+    def rendered(self, query: ClauseElement) -> tuple[str, Any]:
         """The driver's text of a query and its values, lists of values spelled out."""
         compiled = query.compile(dialect=self.engine.dialect, compile_kwargs={"render_postcompile": True})
         positions = getattr(compiled, "positiontup", None)

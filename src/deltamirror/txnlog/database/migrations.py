@@ -5,11 +5,12 @@ released: they do not follow ``schema.py``.
 """
 
 from collections.abc import Callable, Iterable, Iterator
+from typing import Final
 
 from sqlalchemy import Connection, inspect, select, text, update
 from sqlalchemy.schema import SetColumnComment, SetTableComment
 
-from deltamirror.errors import CatalogMismatch
+from deltamirror.errors import CatalogMismatch, Internal
 from deltamirror.txnlog.database.access import Database, Session
 from deltamirror.txnlog.database.appends.in_postgresql import CREATE_APPEND_FUNCTION
 from deltamirror.txnlog.database.schema import CREATE_FILE_INTERVALS, METADATA, catalog
@@ -19,6 +20,8 @@ __all__ = ["SCHEMA_VERSION", "migrate", "require_current"]
 
 _MARK_KEY = "application"
 _MARK = "deltamirror"
+_FACTS: Final = select(catalog.c.key, catalog.c.value)
+_CURRENT: Final = {_MARK_KEY: _MARK, SCHEMA_KEY: str(SCHEMA_VERSION)}
 
 _ERROR = "error_code TEXT, error_message TEXT, error_stage TEXT, error_key TEXT"
 
@@ -179,9 +182,19 @@ def migrate(database: Database) -> int:
 
 def require_current(database: Database) -> None:
     """Refuse a database that has no catalog, an older one, or a newer one."""
-    with database.read() as connection:
-        found = _stored_version(connection)
-    require_schema(str(found))
+    if not _is_current(database):
+        with database.read() as connection:
+            found = _stored_version(connection)
+        require_schema(str(found))
+
+
+def _is_current(database: Database) -> bool:
+    """Whether a glance shows that the catalog is one of this release; any other answer takes a closer look."""
+    try:
+        found = database.glance(_FACTS, {})
+    except (CatalogMismatch, Internal):  # no such table, or no such column
+        return False
+    return dict(found) == _CURRENT
 
 
 def _create(session: Session, database: Database) -> None:
@@ -189,8 +202,7 @@ def _create(session: Session, database: Database) -> None:
     session.execute(text(CREATE_FILE_INTERVALS))
     if database.name == "postgresql":
         session.execute(text(CREATE_APPEND_FUNCTION))
-    facts = {_MARK_KEY: _MARK, SCHEMA_KEY: str(SCHEMA_VERSION)}
-    session.execute(catalog.insert(), [{"key": key, "value": value} for key, value in facts.items()])
+    session.execute(catalog.insert(), [{"key": key, "value": value} for key, value in _CURRENT.items()])
 
 
 def _upgrade(session: Session, database: Database, found: int) -> None:

@@ -1,13 +1,13 @@
 """Reading the log: any version of a table as one state."""
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
 import pyarrow as pa
-from sqlalchemy import Connection, func, or_, select
+from sqlalchemy import Connection, bindparam, func, or_, select
 from sqlalchemy.sql import ColumnElement, Select
 
 from deltamirror.arguments import partition_filter
@@ -19,35 +19,21 @@ from deltamirror.errors import InvalidInput
 from deltamirror.txnlog.commit.ratification import not_in_table
 from deltamirror.txnlog.content.projection import ended_by, hash_batches, newest_by_key
 from deltamirror.txnlog.content.rows import add_of
-from deltamirror.txnlog.content.state import in_force
+from deltamirror.txnlog.content.state import TableState, in_force
 from deltamirror.txnlog.database.access import Database
 from deltamirror.txnlog.database.schema import app_transactions, domains, files, heads, tables, versions
 from deltamirror.txnlog.database.statements import LINEAGE
 from deltamirror.txnlog.tables.history import milliseconds_of, no_such_version
+from deltamirror.txnlog.tables.listing import FILES_SCHEMA, list_files, list_matching, partition_texts
 from deltamirror.txnlog.tables.registry import table_info
 
 PartitionFilter = Mapping[str, PartitionValue | Sequence[PartitionValue]]
 """Partition columns with the value or values that they may have."""
 
-FILES_SCHEMA = pa.schema(
-    [
-        pa.field("path", pa.string(), nullable=False),
-        pa.field("partition_values", pa.string(), nullable=False),
-        pa.field("size", pa.int64(), nullable=False),
-        pa.field("modification_time", pa.int64(), nullable=False),
-        pa.field("data_change", pa.bool_(), nullable=False),
-        pa.field("stats", pa.string()),
-        pa.field("tags", pa.string()),
-        pa.field("deletion_vector", pa.string()),
-        pa.field("base_row_id", pa.int64()),
-        pa.field("default_row_commit_version", pa.int64()),
-        pa.field("clustering_provider", pa.string()),
-        pa.field("added_version", pa.int64(), nullable=False),
-    ]
-)
-"""The columns of a file listing; ``partition_values``, ``tags`` and ``deletion_vector`` are JSON text."""
-
 _NUMBERS_SCHEMA = pa.schema([pa.field("size", pa.int64(), nullable=False), pa.field("deletion_vector", pa.string())])
+_MOST_TEXTS = 1_000
+"""Beyond so many, files are listed with those of other partitions."""
+_OLDEST = select(tables.c.history_start).where(tables.c.table_id == bindparam("of_table"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,8 +58,28 @@ class Snapshot:
     def files(self, partitions: PartitionFilter | None = None) -> pa.Table:
         """The data files, in no particular order; with a filter, those of these partitions."""
         with look_at(self) as connection:
-            query = self.files_query().where(*self._filters(connection, partition_filter(partitions)))
-            return self.database.fetch_arrow(connection, query, FILES_SCHEMA)
+            filters = self._filters(connection, partition_filter(partitions))
+            return self._matching(connection, filters) if filters else self._all_files(connection)
+
+    def files_among(self, choose: Callable[[Sequence[str]], Sequence[str]] | None) -> pa.Table:
+        """The data files; those whose ``partition_values`` are not chosen, of all that files ever had, may be left out.
+
+        Most of the time of a listing goes into files that are left out afterwards.
+        """
+        with look_at(self) as connection:
+            if choose is not None:
+                used = partition_texts(self.database, connection, self.table_id)
+                wanted = choose(used)
+                if len(wanted) < min(len(used), _MOST_TEXTS):
+                    return self._matching(connection, [files.c.partition_values.in_(wanted)])
+            return self._all_files(connection)
+
+    def _all_files(self, connection: Connection) -> pa.Table:
+        return list_files(self.database, connection, table_id=self.table_id, version=self.version)
+
+    def _matching(self, connection: Connection, filters: Sequence[ColumnElement[bool]]) -> pa.Table:
+        query = self.files_query().where(*filters)
+        return list_matching(self.database, connection, query, table_id=self.table_id)
 
     def file_numbers(self, *, limit: int) -> pa.Table:
         """Size and deletion vector (as JSON) of the data files, of at most so many."""
@@ -184,8 +190,8 @@ class Snapshot:
 def look_at(taken: Snapshot) -> Iterator[Connection]:
     """The database, to be asked for what it says of a version; NotFound if that was pruned since it was taken."""
     with taken.database.read() as connection:
-        oldest = select(tables.c.history_start).where(tables.c.table_id == taken.table_id)
-        if taken.version < connection.execute(oldest).scalar_one():
+        [[oldest]] = taken.database.look(connection, _OLDEST, {"of_table": taken.table_id})
+        if taken.version < oldest:
             raise no_such_version(connection, table_info(connection, taken.table), taken.version, None)
         yield connection
 
@@ -221,6 +227,20 @@ def snapshot(
         lineage=lineage,
         protocol=protocol,
         metadata=metadata,
+        database=database,
+    )
+
+
+def head_snapshot(database: Database, state: TableState) -> Snapshot:
+    """A table at the head at which it was just seen."""
+    return Snapshot(
+        table=state.name,
+        table_id=state.table_id,
+        version=state.version,
+        timestamp=state.committed_at,
+        lineage=state.lineage,
+        protocol=state.protocol,
+        metadata=state.metadata,
         database=database,
     )
 

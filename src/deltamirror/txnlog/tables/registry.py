@@ -82,7 +82,7 @@ _ALL_ON: Final = Switch()
 _INFO: Final = _infos(_ALL_ON)
 _PLACES: Final = select(tables.c.name, tables.c.location).where(tables.c.name.is_not(None))
 _AZURE: Final = ("az:", "abfs:")
-_NAMED: Final = select(tables.c.table_id).where(tables.c.name == bindparam("named"))
+_LOCATION: Final = select(tables.c.location).where(tables.c.name == bindparam("named"))
 
 
 def list_tables(connection: Connection, switch: Switch = _ALL_ON) -> list[TableInfo]:
@@ -99,11 +99,17 @@ def table_info(connection: Connection, name: str, switch: Switch = _ALL_ON) -> T
     return _info(row)
 
 
+def table_location(database: Database, name: str) -> str:
+    """Where a table lies, by the shortest way."""
+    if rows := database.glance(_LOCATION, {"named": name}):
+        return str(rows[0][0])
+    with database.read() as connection:
+        raise no_such_table(connection, name)
+
+
 def require_table(database: Database, name: str) -> None:
     """Refuse a name that no table has, by the shortest way: every use of a table by its name asks."""
-    if not database.glance(_NAMED, {"named": name}):
-        with database.read() as connection:
-            raise no_such_table(connection, name)
+    table_location(database, name)
 
 
 def table_at(connection: Connection, location: str) -> TableInfo | None:

@@ -61,6 +61,7 @@ class DuckdbDatabase(Database):
     """A catalog in a DuckDB file."""
 
     name: ClassVar[str] = "duckdb"
+    rows_together = None
 
     def __init__(self, url: URL, settings: CatalogSettings) -> None:
         self.path = url.database or ""
@@ -151,10 +152,17 @@ class DuckdbDatabase(Database):
         pointer = "/" + name.replace("~", "~0").replace("/", "~1")
         return func.json_extract_string(column, pointer)
 
-    def fetch_arrow(self, connection: Connection, query: Select[Any], schema: pa.Schema) -> pa.Table:
+    def fetch_arrow(
+        self,
+        connection: Connection,
+        query: Select[Any],
+        schema: pa.Schema,
+        values: Mapping[str, Any] | None = None,
+    ) -> pa.Table:
         """Arrow data as the engine makes it."""
         driver = cast("Any", connection.connection.driver_connection)
-        return driver.execute(*self.rendered(query)).to_arrow_table().cast(schema)
+        statement = self.rendered(query) if values is None else self.with_values(query, values)
+        return driver.execute(*statement).to_arrow_table().cast(schema)
 
     def insert_many(self, driver: PoolProxiedConnection, table: Table, rows: Sequence[Row]) -> None:
         """Insert a few rows one by one, many rows as Arrow data."""

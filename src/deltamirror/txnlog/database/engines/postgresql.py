@@ -4,8 +4,8 @@ import re
 import threading
 import typing
 from collections import deque
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any, ClassVar
 
 import psycopg
@@ -14,6 +14,7 @@ from sqlalchemy import (
     URL,
     BigInteger,
     Boolean,
+    Connection,
     Integer,
     LargeBinary,
     Table,
@@ -62,6 +63,7 @@ class PostgresqlDatabase(Database):
 
     name: ClassVar[str] = "postgresql"
     takes_small_appends = True
+    too_long = (psycopg.errors.ProgramLimitExceeded,)
 
     def __init__(self, url: URL, settings: CatalogSettings) -> None:
         _require_known_parameters(url)
@@ -111,6 +113,17 @@ class PostgresqlDatabase(Database):
     def snapshot_options(self) -> dict[str, Any]:
         """Read one state for the whole transaction."""
         return {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
+
+    @contextmanager
+    def attempt(self, connection: Connection) -> Iterator[None]:
+        """By a savepoint: a statement that fails is the end of a transaction."""
+        cursor = connection.connection.cursor()
+        cursor.execute(_SAVEPOINT)
+        try:
+            yield
+        except psycopg.Error:
+            cursor.execute(f"ROLLBACK TO {_SAVEPOINT}")
+            raise
 
     def lock_head(self, session: Session, table_id: int) -> list[Row]:
         """Lock the row first; a clock in the same statement would be read before the wait.
@@ -172,6 +185,16 @@ class PostgresqlDatabase(Database):
                 return self._sessions.open(autocommit=True)
 
     def _open_for_pool(self) -> "psycopg.Connection[Any]":
+        """One that idles, if it still answers: to open another takes longer than a small query."""
+        with suppress(IndexError, psycopg.Error):
+            idle = self._idle.pop()
+            try:
+                idle.execute(_PING)
+                idle.autocommit = False
+            except BaseException:
+                idle.close()
+                raise
+            return idle
         return self._sessions.open(autocommit=False)
 
     def _close_idle(self) -> None:
@@ -250,6 +273,8 @@ _REFUSED = {
     r"the database system is (starting up|shutting down|in recovery mode|not accepting connections)": "57",
 }
 _CONNECTION_LOST = ("", "080", "57P")
+_PING = "SELECT 1"
+_SAVEPOINT = "SAVEPOINT deltamirror_attempt"
 _LOCKED_HEAD = HEAD.with_for_update()
 _SCHEMA = select(STORED_SCHEMA)
 _IDLE_LIMIT: ColumnElement[str] = literal_column("'idle_in_transaction_session_timeout'")

@@ -38,6 +38,7 @@ class SqliteDatabase(Database):
     """A catalog in a SQLite file."""
 
     name: ClassVar[str] = "sqlite"
+    too_long = (sqlite3.DataError,)
 
     def __init__(self, url: URL, settings: CatalogSettings) -> None:
         self.path = url.database or ""
