@@ -80,7 +80,7 @@ def test_ids_are_moved_past_those_of_others_before_the_lock(table: Table, monkey
 
     monkeypatch.setattr(ratification, "move_ids", never)
     monkeypatch.setattr(staging, "_CHUNKS_AT_ONCE", 2)
-    monkeypatch.setattr(staging, "_FILES_AT_ONCE", 7)
+    monkeypatch.setattr(staging, "_LINES_AT_ONCE", 7)
 
     def others() -> None:
         table.append(files("small", 3))

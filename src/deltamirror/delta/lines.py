@@ -6,7 +6,7 @@ reads what a caller wants us to author; there, a field that would be dropped is 
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from typing import Literal, cast
 
 import msgspec
@@ -34,7 +34,7 @@ _MAYBE_CONTROL = re.compile(rb"u00[01]")  # without the backslash, of which stat
 _UNDECODABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError, LookupError)
 
 
-class _Line(msgspec.Struct):
+class _Line(msgspec.Struct, gc=False):
     """The object around an action; each kind of action has its own subclass, with its own key."""
 
     action: Action
@@ -42,7 +42,7 @@ class _Line(msgspec.Struct):
 
 def _line(name: str, struct: type[Action]) -> type[_Line]:
     fields = [("action", struct, msgspec.field(name=name))]
-    line = msgspec.defstruct(f"_{struct.__name__}Line", fields, bases=(_Line,), forbid_unknown_fields=True)
+    line = msgspec.defstruct(f"_{struct.__name__}Line", fields, bases=(_Line,), forbid_unknown_fields=True, gc=False)
     return cast("type[_Line]", line)
 
 
@@ -77,14 +77,23 @@ def encode(action: Action) -> bytes:
 
 def encode_commit(actions: Iterable[Action]) -> bytes:
     """The bytes of a commit file: each line ends with a newline. One call for many lines is the fast way."""
-    actions = [_without_null_partitions(action) if type(action) is Remove else action for action in actions]
+    actions = list(actions)
+    kinds = set(map(type, actions))
+    if Remove in kinds:
+        actions = [_without_null_partitions(action) if type(action) is Remove else action for action in actions]
     try:
-        text = _ENCODER.encode_lines([_LINES[type(action)](action) for action in actions])
+        text = _ENCODER.encode_lines(_wrapped(kinds, actions))
     except (UnicodeEncodeError, TypeError, OverflowError, RecursionError):
         text = None
     if text is None or has_long_line(text):
         return b"".join([encode(action) + b"\n" for action in actions])  # which names the culprit
     return _upper_case_escapes(text)
+
+
+def _wrapped(kinds: Set[type[Action]], actions: Sequence[Action]) -> list[_Line]:
+    if len(kinds) == 1:
+        return list(map(_LINES[next(iter(kinds))], actions))
+    return [_LINES[type(action)](action) for action in actions]
 
 
 def canonical_line(action: Action) -> bytes:

@@ -81,6 +81,7 @@ def arm_database(fuse: Fuse, *, commits_only: bool = False) -> None:
         for engine in (SqliteDatabase, DuckdbDatabase, PostgresqlDatabase):
             patched = engine
             patched.insert_many = fuse.before(engine.insert_many)
+            patched.insert_columns = fuse.before(engine.insert_columns)
     patched = Database
     patched.commit_by = fuse.around(Database.commit_by)
 

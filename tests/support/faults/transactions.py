@@ -48,11 +48,16 @@ class _Counter:
 def failing_at(database: Database, number: int | None) -> Iterator[_Counter]:
     """Raise before the n-th statement (rows in bulk and COMMIT are statements, too); ``None`` only counts them."""
     counter = _Counter(number)
-    real_many, real_commit, real_cursor = database.insert_many, database.commit_by, database.compiled
+    real_many, real_columns = database.insert_many, database.insert_columns
+    real_commit, real_cursor = database.commit_by, database.compiled
 
     def insert_many(*arguments: Any) -> None:
         counter.step()
         real_many(*arguments)
+
+    def insert_columns(*arguments: Any, **named: Any) -> None:
+        counter.step()
+        real_columns(*arguments, **named)
 
     def commit_by(commit: Callable[[], object]) -> object:
         counter.step()
@@ -67,6 +72,7 @@ def failing_at(database: Database, number: int | None) -> Iterator[_Counter]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(database, "insert_many", insert_many)
+        patch.setattr(database, "insert_columns", insert_columns)
         patch.setattr(database, "commit_by", commit_by)
         patch.setattr(database, "compiled", compiled)
         event.listen(database.engine, "before_cursor_execute", before_execute)

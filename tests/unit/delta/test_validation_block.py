@@ -1,11 +1,13 @@
 """The fast road of a large commit says "in order" only where the rules do."""
 
+from datetime import date
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from deltamirror.delta.actions import Add, Metadata, Protocol
+from deltamirror.delta.actions import Add, DeletionVector, Metadata, Protocol
 from deltamirror.delta.definition import TableDefinition, first_actions
 from deltamirror.delta.schema import from_ddl
 from deltamirror.delta.validation import OncePerCommit, TableRules, plain_block
@@ -35,6 +37,10 @@ PLAIN = Add(
     data_change=True,
     stats='{"numRecords":3}',
 )
+
+
+class Name(str):
+    """A text that is more than a text."""
 
 
 def block(*adds: Add) -> bool:
@@ -87,6 +93,25 @@ def test_a_plain_block_comes_back_as_columns() -> None:
 def test_whatever_is_odd_is_left_to_the_rules(odd: dict[str, object]) -> None:
     assert block(PLAIN, replace(PLAIN, path="b"))
     assert not block(PLAIN, replace(PLAIN, **{"path": "b", **odd}))
+
+
+def test_what_only_has_the_json_of_a_text_is_no_partition_value() -> None:
+    for odd in ({"day": date(2024, 5, 1)}, {Name("day"): "2024-05-01"}):
+        assert not block(replace(PLAIN, path="b", partition_values=odd), PLAIN)
+
+
+@pytest.mark.parametrize(
+    "special",
+    [
+        {"tags": {}},
+        {"deletion_vector": DeletionVector(storage_type="u", path_or_inline_dv="x", size_in_bytes=1, cardinality=1)},
+        {"base_row_id": 0},
+        {"default_row_commit_version": 0},
+        {"clustering_provider": ""},
+    ],
+)
+def test_an_add_with_more_than_a_plain_one_has_makes_no_block(special: dict[str, object]) -> None:
+    assert not block(PLAIN, replace(PLAIN, path="b", **special))
 
 
 def test_texts_that_would_pass_only_together_do_not_pass() -> None:

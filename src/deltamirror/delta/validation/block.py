@@ -7,7 +7,9 @@ know what is wrong, and allow more.
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 from operator import attrgetter
+from types import NoneType
 
 import msgspec
 
@@ -17,19 +19,14 @@ from deltamirror.delta.keys import repeated_key
 from deltamirror.delta.validation.paths import LOG_FOLDER, LONGEST_PATH, PLAIN_PATH
 from deltamirror.delta.validation.table import FIRST_MILLISECONDS, FIRST_SECONDS, LARGEST, TableRules
 
-_columns = attrgetter(
-    "path",
-    "size",
-    "modification_time",
-    "data_change",
-    "stats",
-    "partition_values",
-    "tags",
-    "deletion_vector",
-    "base_row_id",
-    "default_row_commit_version",
-    "clustering_provider",
+_PLAIN = tuple(map(attrgetter, ("path", "size", "modification_time", "data_change", "stats", "partition_values")))
+_SPECIAL = tuple(
+    map(
+        attrgetter,
+        ("tags", "deletion_vector", "base_row_id", "default_row_commit_version", "clustering_provider"),
+    )
 )
+_ENCODER = msgspec.json.Encoder()
 _are_plain_paths = re.compile(rf"(?:{PLAIN_PATH}\n)+").fullmatch
 
 
@@ -53,10 +50,10 @@ class PlainBlock:
 def plain_block(rules: TableRules, adds: Sequence[Add]) -> PlainBlock | None:
     """The block, if all of its adds surely meet the rules; None if one of them has to be looked at."""
     try:
-        paths, sizes, times, changes, stats, values, *special = zip(*map(_columns, adds), strict=True)
+        paths, sizes, times, changes, stats, values = (list(map(column, adds)) for column in _PLAIN)
         plain = (
             not rules.duties
-            and all(column.count(None) == len(adds) for column in special)
+            and all(set(map(column, adds)) == {None} for column in _SPECIAL)
             and _are_counts(sizes)
             and _are_counts(times)
             and (min(times) >= FIRST_MILLISECONDS or max(times) < FIRST_SECONDS)
@@ -106,7 +103,7 @@ def _num_records(stats: Sequence[str | None], rules: TableRules) -> Sequence[int
 def _are_plain_stats(texts: Sequence[str], joined: str, rules: TableRules) -> bool:
     """Of the statistics with equally many keys, one is looked at: to parse all of them would double the cost."""
     examples = {text.count('":'): text for text in texts}
-    levels = max(examples) + joined.count("[")  # at most: each level is a key, or a bracket
+    levels = max(examples) + (joined.count("[") if "[" in joined else 0)  # at most: each level is a key, or a bracket
     if levels >= DEEPEST_JSON and any(nests_too_deeply(text) for text in texts):
         return False
     for example in examples.values():
@@ -115,10 +112,9 @@ def _are_plain_stats(texts: Sequence[str], joined: str, rules: TableRules) -> bo
 
 
 def _partition_texts(rules: TableRules, values: Sequence[dict[str, str | None]]) -> list[str] | None:
-    keys = [tuple(each.items()) for each in values]
-    texts: dict[tuple[tuple[str, str | None], ...], str] = {}
-    for key in set(keys):
-        if not rules.are_plain_values(dict(key)):
-            return None
-        texts[key] = msgspec.json.encode(dict(key)).decode()
-    return [texts[key] for key in keys]
+    texts = _ENCODER.encode_lines(values).decode().split("\n")[:-1]
+    examples = dict(zip(texts, values, strict=True))
+    # Dates and numbers, for example, may have the JSON of a text.
+    found = set(map(type, chain.from_iterable(values))), set(map(type, chain.from_iterable(map(dict.values, values))))
+    are_texts = found[0] <= {str} and found[1] <= {str, NoneType}
+    return texts if are_texts and all(map(rules.are_plain_values, examples.values())) else None

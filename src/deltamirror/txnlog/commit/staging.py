@@ -33,13 +33,13 @@ from deltamirror.txnlog.content.projection import (
     staged_keys,
     staged_overlaps,
 )
-from deltamirror.txnlog.content.rows import file_row, file_rows, remove_row
+from deltamirror.txnlog.content.rows import file_columns, file_row, remove_row
 from deltamirror.txnlog.database.access import Database, Row, Session
 from deltamirror.txnlog.database.clock import time_of
 from deltamirror.txnlog.database.schema import chunks, file_ends, files, heads, removes, stages
 
-# Files in one transaction: few enough that other writers get their turn on SQLite, many enough to be fast.
-_FILES_AT_ONCE = 100_000
+# Lines in one transaction: few enough that other writers get their turn on SQLite, many enough to be fast.
+_LINES_AT_ONCE = 100_000
 _CHUNKS_AT_ONCE = 50
 
 
@@ -92,7 +92,9 @@ class _Resolved:
 class _Batch:
     """What goes into the database in one transaction."""
 
-    blocks: list[bytes] = field(default_factory=list)
+    chunks: list[Future[Chunk]] = field(default_factory=list)
+    plain: list[tuple[int, PlainBlock]] = field(default_factory=list)
+    """Blocks of adds, each with the ordinal of its first."""
     added: list[Row] = field(default_factory=list)
     removed: list[Row] = field(default_factory=list)
 
@@ -113,9 +115,9 @@ class _Tally:
 
 
 class StagedBody:
-    """Puts one commit's body into the database, a hundred thousand files at a time.
+    """Puts one commit's body into the database, a hundred thousand lines at a time.
 
-    While one batch is written by a thread, the next is encoded.
+    While one thread writes a batch, the next is encoded, and another thread compresses its chunks.
     """
 
     def __init__(self, database: Database, table_id: int) -> None:
@@ -163,31 +165,33 @@ class StagedBody:
         session.insert_many(stages, [(self.commit_id, self._table_id, time_of(session.connection))])
 
     def _store(self, blocks: Iterator[InputBlock]) -> None:
-        with ThreadPoolExecutor(max_workers=1, thread_name_prefix="deltamirror-stage") as executor:
+        # One batch is written at a time; the other thread compresses the chunks of the next.
+        with ThreadPoolExecutor(max_workers=2, thread_name_prefix="deltamirror-stage") as executor:
             writing: Future[None] | None = None
-            while (batch := self._next_batch(blocks)).blocks:
+            while (batch := self._next_batch(blocks, executor)).chunks:
                 if writing is not None:
                     writing.result()
                 writing = executor.submit(self._write, batch)
             if writing is not None:
                 writing.result()
 
-    def _next_batch(self, blocks: Iterator[InputBlock]) -> _Batch:
-        batch = _Batch()
+    def _next_batch(self, blocks: Iterator[InputBlock], executor: ThreadPoolExecutor) -> _Batch:
+        batch, number = _Batch(), 0
         for block in blocks:
-            batch.blocks.append(block.data)
+            batch.chunks.append(executor.submit(compressed_chunk, block.data))
             if block.plain is not None:
                 self._count_plain(block.plain, batch)
             else:
                 for action in block.actions:
                     self._count(action, batch)
-            if len(batch.added) + len(batch.removed) >= _FILES_AT_ONCE:
+            number += len(block.actions)
+            if number >= _LINES_AT_ONCE:
                 break
         return batch
 
     def _count_plain(self, block: PlainBlock, batch: _Batch) -> None:
         tally, number = self._tally, len(block.paths)
-        batch.added += file_rows(self._table_id, self.commit_id, tally.lines, block)
+        batch.plain.append((tally.lines, block))
         tally.added += number
         tally.lines += number
         tally.data_change |= any(block.data_changes)
@@ -210,15 +214,17 @@ class StagedBody:
         tally.lines += 1
 
     def _write(self, batch: _Batch) -> None:
-        packed = [compressed_chunk(block) for block in batch.blocks]
+        packed = [chunk.result() for chunk in batch.chunks]
         first = len(self._tally.digests) + 1  # chunk 0 is written when the commit is ratified
         self._tally.digests += [chunk.digest for chunk in packed]
         self._tally.size += sum(chunk.raw_bytes for chunk in packed)
+        plain = file_columns(self._table_id, self.commit_id, batch.plain)
         batch.added.sort(key=hash_of)
         batch.removed.sort(key=hash_of)
         with self._database.write(Step.STORE_LINES) as session:
             _touch(session, self.commit_id)
             session.insert_many(chunks, [chunk_row(chunk, self.commit_id, first + n) for n, chunk in enumerate(packed)])
+            session.insert_columns(files, plain, by=files.c.path_hash.name)
             session.insert_many(files, batch.added)
             session.insert_many(removes, batch.removed)
 
@@ -296,10 +302,10 @@ def move_ids_unlocked(database: Database, staged: Staged, *, table_id: int, vers
             _touch(session, staged.commit_id)
             replace_chunks(session, staged.commit_id, numbers, some)
         packed += some
-    for first in range(0, staged.num_lines, _FILES_AT_ONCE):
+    for first in range(0, staged.num_lines, _LINES_AT_ONCE):
         with database.write(Step.MOVE_ROW_IDS) as session:
             _touch(session, staged.commit_id)
-            move_rows(session, table_id, staged.commit_id, range(first, first + _FILES_AT_ONCE), old=old, new=new)
+            move_rows(session, table_id, staged.commit_id, range(first, first + _LINES_AT_ONCE), old=old, new=new)
     return _with_chunks(staged, packed, new)
 
 

@@ -1,9 +1,9 @@
 """Rows of the projections, from actions and back."""
 
 import zlib
-from collections.abc import Sequence
-from itertools import count, repeat
-from typing import Any
+from collections.abc import Iterable, Sequence
+from itertools import chain
+from typing import Any, TypeVar
 
 import msgspec
 from sqlalchemy import Table
@@ -13,9 +13,10 @@ from deltamirror.delta import lines
 from deltamirror.delta.actions import Action, Add, DeletionVector, DomainMetadata, Metadata, Protocol, Remove, Txn
 from deltamirror.delta.paths import path_identity
 from deltamirror.delta.validation import PlainBlock
-from deltamirror.txnlog.database.access import Row
+from deltamirror.txnlog.database.access import Columns, Row
 from deltamirror.txnlog.database.schema import app_transactions, domains, files, metadata, protocols, removes
 
+T = TypeVar("T")
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.decode
 _decode_vector = msgspec.json.Decoder(DeletionVector).decode
@@ -54,31 +55,25 @@ def file_row(table_id: int, commit_id: int, ordinal: int, add: Add) -> Row:
     )
 
 
-def file_rows(table_id: int, commit_id: int, first: int, block: PlainBlock) -> list[Row]:
-    """The rows of many adds, made a column at a time."""
-    nothing = repeat(None)
-    hashes = map(zlib.crc32, "\n".join(block.paths).encode().split(b"\n"))  # such a path is its own identity
-    return list(
-        zip(
-            repeat(table_id),
-            hashes,
-            repeat(commit_id),
-            count(first),
-            block.paths,
-            nothing,
-            block.partition_values,
-            block.sizes,
-            block.times,
-            block.data_changes,
-            block.stats,
-            nothing,
-            nothing,
-            nothing,
-            nothing,
-            nothing,
-            strict=False,
-        )
-    )
+def file_columns(table_id: int, commit_id: int, blocks: Sequence[tuple[int, PlainBlock]]) -> Columns:
+    """The rows of ``dl_files`` for blocks of adds, each with the ordinal of its first."""
+    paths = _joined(block.paths for _, block in blocks)
+    return {
+        "table_id": [table_id] * len(paths),
+        "path_hash": [zlib.crc32(path.encode()) for path in paths],  # such a path is its own identity
+        "commit_id": [commit_id] * len(paths),
+        "ordinal": _joined(range(first, first + len(block.paths)) for first, block in blocks),
+        "size": _joined(block.sizes for _, block in blocks),
+        "modification_time": _joined(block.times for _, block in blocks),
+        "data_change": _joined(block.data_changes for _, block in blocks),
+        "path": paths,
+        "partition_values": _joined(block.partition_values for _, block in blocks),
+        "stats": _joined(block.stats for _, block in blocks),
+    }
+
+
+def _joined(columns: Iterable[Iterable[T]]) -> list[T]:
+    return list(chain.from_iterable(columns))
 
 
 def remove_row(table_id: int, commit_id: int, ordinal: int, remove: Remove) -> Row:

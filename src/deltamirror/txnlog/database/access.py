@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 Row: TypeAlias = tuple[Any, ...]
+Columns: TypeAlias = Mapping[str, Sequence[Any]]
+"""Values for columns of a table, by their names, as many for each; a column that is not named is null."""
 T = TypeVar("T")
 
 _ROWS_AT_ONCE = 20_000
@@ -109,6 +111,11 @@ class Session:
         """Insert complete rows (a value for each column, in order) by the engine's fast road."""
         if rows:
             self._database.insert_many(self.driver, table, rows)
+
+    def insert_columns(self, table: Table, columns: Columns, *, by: str) -> None:
+        """Insert many rows that are there as columns, in the order of one of them if the engine has an index on it."""
+        if columns[by]:
+            self._database.insert_columns(self.driver, table, columns, by=by)
 
 
 class Database(ABC):
@@ -345,6 +352,10 @@ class Database(ABC):
         """Insert complete rows by the fastest way that the driver has."""
 
     @abstractmethod
+    def insert_columns(self, driver: PoolProxiedConnection, table: Table, columns: Columns, *, by: str) -> None:
+        """Insert rows that are given as columns by the fastest way that the driver has, in the order of one of them."""
+
+    @abstractmethod
     def driver_errors(self) -> tuple[type[Exception], ...]:
         """The exceptions that the driver raises."""
 
@@ -373,6 +384,11 @@ def used_columns(table: Table, rows: Sequence[Row]) -> list[str]:
     while width > 1 and all(row[width - 1] is None for row in rows):
         width -= 1
     return [column.name for column in table.columns][:width]
+
+
+def in_order(rows: Sequence[T], values: Sequence[int]) -> list[T]:
+    """The rows in the order of these values. Made before they are sorted, they are read where memory has them."""
+    return [rows[place] for place in sorted(range(len(rows)), key=values.__getitem__)]
 
 
 def file_identity(file: Path) -> tuple[int, int] | None:

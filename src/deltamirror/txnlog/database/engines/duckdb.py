@@ -39,7 +39,7 @@ from deltamirror.errors import (
     Transient,
     Unavailable,
 )
-from deltamirror.txnlog.database.access import Database, Row
+from deltamirror.txnlog.database.access import Columns, Database, Row
 from deltamirror.txnlog.database.engines.queue import FileQueue
 
 _log = logging.getLogger(__name__)
@@ -172,11 +172,12 @@ class DuckdbDatabase(Database):
             for row in rows:
                 engine.execute(f"INSERT INTO {table.name} VALUES ({marks})", row)  # noqa: S608 - our own table name
             return
-        engine.register("dl_incoming", _arrow(table, rows))
-        try:
-            engine.execute(f"INSERT INTO {table.name} SELECT * FROM dl_incoming")  # noqa: S608 - our own table name
-        finally:
-            engine.unregister("dl_incoming")
+        names = [column.name for column in table.columns]
+        _insert_arrow(engine, table, dict(zip(names, zip(*rows, strict=True), strict=True)))
+
+    def insert_columns(self, driver: PoolProxiedConnection, table: Table, columns: Columns, *, by: str) -> None:
+        """Insert them as Arrow data, as they are: columns are scanned, and have no index."""
+        _insert_arrow(driver.driver_connection, table, columns)
 
     def driver_errors(self) -> tuple[type[Exception], ...]:
         """The exceptions of the duckdb module, and what it raises for text without a UTF-8 form."""
@@ -227,14 +228,17 @@ def _holder(text: str) -> str:
     return f"another process ({Path(found[1]).name}, PID {found[2]})" if found else "another process"
 
 
-def _arrow(table: Table, rows: Sequence[Row]) -> pa.Table:
-    columns = zip(*rows, strict=True)
-    return pa.table(
-        {
-            column.name: pa.array(values, _arrow_type(column.type))
-            for column, values in zip(table.columns, columns, strict=True)
-        }
-    )
+def _insert_arrow(engine: Any, table: Table, columns: Columns) -> None:
+    engine.register("dl_incoming", _arrow(table, columns))
+    try:
+        names = ", ".join(columns)
+        engine.execute(f"INSERT INTO {table.name} ({names}) SELECT * FROM dl_incoming")  # noqa: S608 - our own names
+    finally:
+        engine.unregister("dl_incoming")
+
+
+def _arrow(table: Table, columns: Columns) -> pa.Table:
+    return pa.table({name: pa.array(values, _arrow_type(table.c[name].type)) for name, values in columns.items()})
 
 
 def _arrow_type(kind: object) -> pa.DataType:

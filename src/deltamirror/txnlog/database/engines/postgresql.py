@@ -44,11 +44,12 @@ from deltamirror.errors import (
     Unavailable,
 )
 from deltamirror.steps import Step
-from deltamirror.txnlog.database.access import CatalogLocks, Database, Row, Session, used_columns
+from deltamirror.txnlog.database.access import CatalogLocks, Columns, Database, Row, Session, in_order, used_columns
 from deltamirror.txnlog.database.appends.group_commit import GroupCommit
 from deltamirror.txnlog.database.appends.in_postgresql import APPEND, document
 from deltamirror.txnlog.database.appends.small_append import Answer, SmallAppend
 from deltamirror.txnlog.database.clock import CLOCK
+from deltamirror.txnlog.database.engines.copying import binary_copy, encoded_rows, sent_columns
 from deltamirror.txnlog.database.engines.notices import NOTIFY, Listeners, Sender
 from deltamirror.txnlog.database.engines.sessions import Sessions
 from deltamirror.txnlog.database.schema_version import STORED_SCHEMA, require_schema
@@ -231,6 +232,16 @@ class PostgresqlDatabase(Database):
             copy.set_types([_copy_type(table.c[name].type) for name in names])
             for row in rows:
                 copy.write_row(row[: len(names)])
+
+    def insert_columns(self, driver: PoolProxiedConnection, table: Table, columns: Columns, *, by: str) -> None:
+        """Insert by binary COPY of bytes that are made a column at a time."""
+        server = typing.cast("psycopg.Connection[Any]", driver.driver_connection)
+        types = {name: _copy_type(table.c[name].type) for name in columns}
+        names = ", ".join(sent_columns(types, columns))
+        rows = in_order(encoded_rows(types, columns, encoding=server.info.encoding), columns[by])
+        with server.cursor().copy(f"COPY {table.name} ({names}) FROM STDIN (FORMAT BINARY)") as copy:
+            for data in binary_copy(rows):
+                copy.write(data)
 
     def driver_errors(self) -> tuple[type[Exception], ...]:
         """The exceptions of psycopg."""

@@ -4,6 +4,7 @@ import sqlite3
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, nullcontext
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -12,7 +13,6 @@ from sqlalchemy.pool import PoolProxiedConnection, StaticPool
 from sqlalchemy.sql import ColumnElement
 from sqlalchemy.sql.elements import ClauseElement
 
-from deltamirror.batches import batched
 from deltamirror.config import CatalogSettings
 from deltamirror.errors import (
     CapacityExceeded,
@@ -24,14 +24,24 @@ from deltamirror.errors import (
     Unavailable,
 )
 from deltamirror.steps import Step
-from deltamirror.txnlog.database.access import Database, Row, Session, file_identity, replaced, used_columns
+from deltamirror.txnlog.database.access import (
+    Columns,
+    Database,
+    Row,
+    Session,
+    file_identity,
+    in_order,
+    replaced,
+    used_columns,
+)
 from deltamirror.txnlog.database.appends.group_commit import GroupCommit
 from deltamirror.txnlog.database.appends.in_sqlite import append_small
 from deltamirror.txnlog.database.appends.small_append import Answer, SmallAppend
 from deltamirror.txnlog.database.engines.queue import FileQueue
 
-# Rows in one INSERT; far below the number of values that SQLite takes in one statement.
-_ROWS_TOGETHER = 100
+# Rows in one INSERT: as many as are left, in few different statements, since a connection remembers those. Each hands
+# the interpreter over, and has to wait until another thread gives it back. SQLite takes 32,766 values in a statement.
+_ROWS_TOGETHER = (1_000, 100, 1)
 
 
 class SqliteDatabase(Database):
@@ -133,21 +143,18 @@ class SqliteDatabase(Database):
         return func.json_extract(column, f'$."{name}"')
 
     def insert_many(self, driver: PoolProxiedConnection, table: Table, rows: Sequence[Row]) -> None:
-        """Insert many rows with one statement: a step for each would hand the interpreter over each time."""
-        together = len(rows) - len(rows) % _ROWS_TOGETHER
-        if together:
-            self._insert_together(driver, table, rows[:together])
-        marks = ", ".join("?" * len(table.columns))
-        insert = f"INSERT INTO {table.name} VALUES ({marks})"  # noqa: S608 - our own table name
-        driver.cursor().executemany(insert, rows[together:])
+        """Insert a few rows one by one, many with one statement: each hands the interpreter over to other threads."""
+        if len(rows) < _ROWS_TOGETHER[-2]:
+            marks = ", ".join("?" * len(table.columns))
+            driver.cursor().executemany(f"INSERT INTO {table.name} VALUES ({marks})", rows)  # noqa: S608 - our own name
+            return
+        names = used_columns(table, rows)
+        _insert(driver, table, names, (row[: len(names)] for row in rows), number=len(rows))
 
-    def _insert_together(self, driver: PoolProxiedConnection, table: Table, rows: Sequence[Row]) -> None:
-        cursor, names = driver.cursor(), used_columns(table, rows)
-        row_of_marks = "(" + ", ".join("?" * len(names)) + ")"
-        marks = ", ".join([row_of_marks] * _ROWS_TOGETHER)
-        insert = f"INSERT INTO {table.name} ({', '.join(names)}) VALUES {marks}"  # noqa: S608 - our own names
-        for some in batched(rows, _ROWS_TOGETHER):
-            cursor.execute(insert, [value for row in some for value in row[: len(names)]])
+    def insert_columns(self, driver: PoolProxiedConnection, table: Table, columns: Columns, *, by: str) -> None:
+        """The same."""
+        rows = in_order(list(zip(*columns.values(), strict=True)), columns[by])
+        _insert(driver, table, list(columns), iter(rows), number=len(rows))
 
     def driver_errors(self) -> tuple[type[Exception], ...]:
         """The exceptions of the sqlite3 module."""
@@ -163,6 +170,18 @@ class SqliteDatabase(Database):
         if "no such table" in str(error):
             return CatalogMismatch(f"{self.path} holds no deltamirror catalog", hint="run `deltamirror init`")
         return Internal(text)
+
+
+def _insert(
+    driver: PoolProxiedConnection, table: Table, names: Sequence[str], rows: Iterator[Row], *, number: int
+) -> None:
+    cursor, row_of_marks = driver.cursor(), "(" + ", ".join("?" * len(names)) + ")"
+    for together in _ROWS_TOGETHER:
+        marks = ", ".join([row_of_marks] * together)
+        insert = f"INSERT INTO {table.name} ({', '.join(names)}) VALUES {marks}"  # noqa: S608 - our own names
+        for _ in range(number // together):
+            cursor.execute(insert, list(chain.from_iterable(islice(rows, together))))
+        number %= together
 
 
 _BY_RESULT_CODE: dict[str, tuple[type[DeltaMirrorError], str]] = {
