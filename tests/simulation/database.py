@@ -77,10 +77,9 @@ class ScheduledDatabase(SqliteDatabase):
             yield connection
 
     def glance(self, statement: ClauseElement, values: Mapping[str, Any]) -> list[Row]:
-        """A step; by turns, since all share one connection."""
+        """A step."""
         self._surroundings.ask_database("glance")
-        with self._turn:
-            return super().glance(statement, values)
+        return super().glance(statement, values)
 
     def commit_by(self, commit: Callable[[], T]) -> T:
         """As a server in another place does: its reply may be lost."""

@@ -192,6 +192,7 @@ CASES: dict[str, Case] = {
     "Snapshot.domain_metadata": lambda g: g.hands.snapshot.domain_metadata(),
     "Snapshot.file_numbers": lambda g: g.hands.snapshot.file_numbers(limit=g.number),
     "Snapshot.files": lambda g: g.hands.snapshot.files({g.text: g.text}),
+    "Snapshot.files_among": lambda g: g.hands.snapshot.files_among(lambda _: [g.text]),
     "Snapshot.files_query": lambda g: g.hands.snapshot.files_query(),
     "Snapshot.physical_partition": lambda g: g.hands.snapshot.physical_partition(g.text),
     "Snapshot.require_partition_values": lambda g: g.hands.snapshot.require_partition_values(g.text, [g.text]),
