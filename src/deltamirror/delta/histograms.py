@@ -49,10 +49,10 @@ class FileSizeHistogram(msgspec.Struct, frozen=True, kw_only=True, rename="camel
         return cls(sorted_bin_boundaries=_SIZES, file_counts=zeros, total_bytes=zeros)
 
     @classmethod
-    def of(cls, sizes: pa.Array | pa.ChunkedArray) -> "FileSizeHistogram":
-        """The files of these sizes, in the same bins."""
-        counts, totals = zip(*_binned(sizes, _SIZES), strict=True)
-        return cls(sorted_bin_boundaries=_SIZES, file_counts=counts, total_bytes=totals)
+    def of(cls, sizes: pa.Array | pa.ChunkedArray, bounds: tuple[int, ...] = _SIZES) -> "FileSizeHistogram":
+        """The files of these sizes, in the same bins, or in those that begin at these bounds."""
+        counts, totals = zip(*_binned(sizes, bounds), strict=True) if bounds else ((), ())
+        return cls(sorted_bin_boundaries=bounds, file_counts=counts, total_bytes=totals)
 
     def updated(self, *, added: Iterable[int], removed: Iterable[int] = ()) -> "FileSizeHistogram":
         """The histogram after files of these sizes came and went."""

@@ -221,10 +221,47 @@ def _with_column(name: str) -> Callable[[Log], None]:
 def _sidecar_with_protocol(log: Log) -> None:
     table = pq.read_table(log.sidecar)
     lines = [json.loads(line) for line in log.checkpoint.read_text().splitlines()]
-    more = pa.table({"protocol": pa.array([line["protocol"] for line in lines if "protocol" in line])})
+    versions = pa.struct([pa.field(name, pa.int32()) for name in ("minReaderVersion", "minWriterVersion")])
+    more = pa.table({"protocol": pa.array([line["protocol"] for line in lines if "protocol" in line], versions)})
     pq.write_table(pa.concat_tables([table, more], promote_options="default"), log.sidecar)
     size = log.sidecar.stat().st_size
     log.change_top(_set("sidecar", sizeInBytes=size))
+
+
+def _set_within(action: str, field: str, **values: object) -> Callable[[list[dict[str, Any]]], None]:
+    return lambda rows: next(row for row in rows if row.get(action))[action][field].update(values)
+
+
+def _with_typed_partition(log: Log) -> None:
+    """A file of a table without partitions has a partition value all the same, in a typed column."""
+    table = pq.read_table(log.checkpoint)
+    rows = table.to_pylist()
+    next(row for row in rows if row["add"])["add"]["partitionValues_parsed"] = {"day": 1}
+    adds = pa.struct(
+        [*table.schema.field("add").type, pa.field("partitionValues_parsed", pa.struct({"day": pa.int64()}))]
+    )
+    fields = [each.with_type(adds) if each.name == "add" else each for each in table.schema]
+    pq.write_table(pa.Table.from_pylist(rows, pa.schema(fields)), log.checkpoint)
+    log.pointer.unlink()
+
+
+def _forgetful_compaction(log: Log) -> None:
+    """It has nothing of a file that its commits add and remove."""
+    path = log.compact(1, 3)
+    lines = [line for line in path.read_text().splitlines() if '"a.parquet"' not in line]
+    path.write_text("".join(f"{line}\n" for line in lines))
+
+
+def _changed_bins(field: str, name: str) -> Callable[[Log], None]:
+    """The first bin of a histogram counts one file more."""
+
+    def damage(log: Log) -> None:
+        histogram = json.loads(log.checksum(NEWEST).read_text())[field]
+        first, *others = histogram[name]
+        changed: dict[str, Any] = {field: {**histogram, name: [first + 1, *others]}}
+        log.change_checksum(NEWEST, **changed)
+
+    return damage
 
 
 def _swapped_times(log: Log) -> None:
@@ -368,6 +405,13 @@ def _other_metadata(log: Log) -> None:
     log.change_checksum(metadata={**metadata, "id": "other"})
 
 
+def _unreadable_property(log: Log) -> None:
+    first = next(line for line in log.commit(0).read_text().splitlines() if line.startswith('{"metaData"'))
+    metadata = json.loads(first)["metaData"]
+    properties = {**metadata["configuration"], "delta.appendOnly": "yes"}
+    log.add_line(json.dumps({"metaData": {**metadata, "configuration": properties}}))
+
+
 CORRUPTIONS = (
     Corruption("line.json", _with_line('{"add":')),
     Corruption("line.long", lambda log: log.add_line("x" * (LONGEST_LINE + 1))),
@@ -383,6 +427,7 @@ CORRUPTIONS = (
     Corruption("add.size.negative", _change("add", size=-1)),
     Corruption("add.stats.json", _change("add", stats="none")),
     Corruption("add.partition.unknown", _change("add", partitionValues={"p": "1"})),
+    Corruption("metaData.configuration.value", _unreadable_property),
     Corruption("commit.add-twice", lambda log: log.add_line(_add(path="e.parquet"))),
     Corruption(
         "commitInfo.in-commit-timestamp",
@@ -397,6 +442,7 @@ CORRUPTIONS = (
     Corruption("log.protocol.missing", _without_action("protocol")),
     Corruption("log.metaData.missing", _without_action("metaData")),
     Corruption("log.path.live-twice", _live_twice),
+    Corruption("log.path.spelled-twice", _with_line(_add(path="%62.parquet"))),
     Corruption("log.in-commit-timestamp.missing", lambda log: log.drop_lines("commitInfo")),
     Corruption("log.in-commit-timestamp.order", _swapped_times),
     Corruption("log.in-commit-timestamp.enablement", _enabled_without_properties),
@@ -405,6 +451,7 @@ CORRUPTIONS = (
     Corruption("checkpoint.version.ahead", _ahead),
     Corruption("checkpoint.parquet", lambda log: log.checkpoint.write_bytes(b"PAR1 nothing")),
     Corruption("checkpoint.schema", _without_column),
+    Corruption("checkpoint.field.missing", _rows(_set("add", dataChange=None))),
     Corruption("checkpoint.action.unknown", _with_column("future")),
     Corruption("checkpoint.action.of-commit", _with_column("commitInfo")),
     Corruption("checkpoint.row.empty", _rows(lambda rows: rows.append(dict.fromkeys(rows[0])))),
@@ -418,6 +465,10 @@ CORRUPTIONS = (
     Corruption("checkpoint.files.missing", _rows(_drop("add", "b.parquet"))),
     Corruption("checkpoint.files.extra", _rows(lambda rows: rows.append(_with_path(rows, "z.parquet")))),
     Corruption("checkpoint.files.differing", _rows(_set("add", size=101))),
+    Corruption("checkpoint.stats-parsed.differing", _rows(_set_within("add", "stats_parsed", numRecords=2))),
+    Corruption("checkpoint.stats-parsed.missing", _rows(_set("add", stats_parsed=None))),
+    Corruption("checkpoint.partition-values-parsed.differing", _with_typed_partition),
+    Corruption("checkpoint.tombstones.differing", _rows(_set("remove", deletionTimestamp=1))),
     Corruption("checkpoint.tombstones.lost", _rows(_drop("remove"))),
     Corruption("checkpoint.protocol.differing", _rows(_set("protocol", minWriterVersion=5))),
     Corruption("checkpoint.metaData.differing", _rows(_set("metaData", description="other"))),
@@ -430,7 +481,7 @@ CORRUPTIONS = (
     Corruption("sidecar.missing", _without_sidecar, kind="v2"),
     Corruption("sidecar.size", _top(_set("sidecar", sizeInBytes=1)), kind="v2"),
     Corruption("sidecar.parquet", _damaged_sidecar, kind="v2"),
-    Corruption("sidecar.actions", _sidecar_with_protocol, kind="v2"),
+    Corruption("sidecar.actions", _sidecar_with_protocol, kind="v2", also=frozenset({"checkpoint.protocol.differing"})),
     Corruption("pointer.json", lambda log: log.pointer.write_text("{")),
     Corruption(
         "pointer.checksum", lambda log: log.pointer.write_text(log.pointer.read_text().replace('"size":', '"size":1'))
@@ -450,6 +501,9 @@ CORRUPTIONS = (
     Corruption("checksum.transactions", lambda log: log.change_checksum(setTransactions=[])),
     Corruption("checksum.domains", lambda log: log.change_checksum(domainMetadata=[])),
     Corruption("checksum.listed", lambda log: log.change_checksum(allFiles=[])),
+    Corruption("checksum.sizes", _changed_bins("fileSizeHistogram", "fileCounts")),
+    Corruption("checksum.deletions", _changed_bins("deletedRecordCountsHistogramOpt", "deletedRecordCounts")),
+    Corruption("checksum.txn-id", lambda log: log.change_checksum(txnId="another")),
     Corruption("checksum.timestamp", lambda log: log.change_checksum(inCommitTimestampOpt=1)),
     Corruption(
         "checksum.protocol", lambda log: log.change_checksum(protocol={"minReaderVersion": 1, "minWriterVersion": 2})
@@ -460,5 +514,6 @@ CORRUPTIONS = (
     ),
     Corruption("compaction.action.of-commit", _compaction_with('{"commitInfo":{}}')),
     Corruption("compaction.state", _changed_compaction),
+    Corruption("compaction.tombstones.lost", _forgetful_compaction),
 )
 """A way to break each rule of log files, and some of those of actions."""

@@ -70,6 +70,11 @@ _LOG: Final = (
         "remove the file as it is in the table, with its deletion vector",
     ),
     Rule(
+        "log.path.spelled-twice",
+        "a file is in the table once, however its path is spelled: readers would list its rows twice",
+        "remove the file under one of its spellings",
+    ),
+    Rule(
         "log.in-commit-timestamp.missing",
         "every commit begins with a commitInfo where commits carry their time",
         "commit through a writer that knows the feature inCommitTimestamp",
@@ -103,6 +108,7 @@ _CHECKPOINTS: Final = (
     ),
     Rule("checkpoint.parquet", "a checkpoint is a Parquet file that can be read", _WRITE_CHECKPOINT),
     Rule("checkpoint.schema", "the columns of a checkpoint are actions, with fields of their types", _WRITE_CHECKPOINT),
+    Rule("checkpoint.field.missing", "an action in a checkpoint has the fields that it has to have", _WRITE_CHECKPOINT),
     Rule("checkpoint.action.unknown", "a checkpoint has no actions but those of the protocol", _WRITE_CHECKPOINT),
     Rule(
         "checkpoint.action.of-commit",
@@ -122,8 +128,29 @@ _CHECKPOINTS: Final = (
     Rule("checkpoint.files.extra", "a checkpoint has no file but those that its commits leave", _WRITE_CHECKPOINT),
     Rule("checkpoint.files.differing", "the files of a checkpoint have the fields of their commits", _WRITE_CHECKPOINT),
     Rule(
+        "checkpoint.stats-parsed.differing",
+        "stats_parsed in a checkpoint includes what stats include: readers that go by it would lose rows otherwise",
+        _WRITE_CHECKPOINT,
+    ),
+    Rule(
+        "checkpoint.stats-parsed.missing",
+        "stats_parsed in a checkpoint has the statistics that stats have: readers that go by it read more otherwise",
+        _WRITE_CHECKPOINT,
+        _WARNING,
+    ),
+    Rule(
+        "checkpoint.partition-values-parsed.differing",
+        "partitionValues_parsed in a checkpoint are the partitionValues",
+        _WRITE_CHECKPOINT,
+    ),
+    Rule(
         "checkpoint.tombstones.lost",
         "a checkpoint has the removes that had not expired when it was written",
+        _WRITE_CHECKPOINT,
+    ),
+    Rule(
+        "checkpoint.tombstones.differing",
+        "the removes of a checkpoint say what those of their commits say: by their time, vacuum deletes the files",
         _WRITE_CHECKPOINT,
     ),
     Rule("checkpoint.protocol.differing", "the protocol of a checkpoint is that of its commits", _WRITE_CHECKPOINT),
@@ -168,6 +195,13 @@ _CHECKSUMS: Final = (
     Rule("checksum.transactions", "setTransactions are those in force", _WRITE_CHECKSUM),
     Rule("checksum.domains", "domainMetadata are those in force", _WRITE_CHECKSUM),
     Rule("checksum.listed", "allFiles are the live files", _WRITE_CHECKSUM),
+    Rule("checksum.sizes", "fileSizeHistogram counts the live files by their sizes", _WRITE_CHECKSUM),
+    Rule(
+        "checksum.deletions",
+        "deletedRecordCountsHistogramOpt counts the live files by the rows that vectors delete",
+        _WRITE_CHECKSUM,
+    ),
+    Rule("checksum.txn-id", "txnId is that of the commit", _WRITE_CHECKSUM),
     Rule("checksum.timestamp", "inCommitTimestampOpt is that of the commit", _WRITE_CHECKSUM),
     Rule("checksum.protocol", "protocol is the one in force", _WRITE_CHECKSUM),
     Rule("checksum.metadata", "metadata is the one in force", _WRITE_CHECKSUM),
@@ -183,6 +217,11 @@ _COMPACTIONS: Final = (
         _WARNING,
     ),
     Rule("compaction.state", "a compaction comes to what the commits in its place come to", _COMPACTION_REMEDY),
+    Rule(
+        "compaction.tombstones.lost",
+        "a compaction has the removes of its commits that had not expired when it was written",
+        _COMPACTION_REMEDY,
+    ),
 )
 
 LOG_RULES: Final[Mapping[str, Rule]] = {

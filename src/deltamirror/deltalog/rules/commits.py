@@ -8,6 +8,7 @@ from deltamirror.delta.properties import in_commit_timestamps
 from deltamirror.delta.timestamps import ENABLEMENT_TIMESTAMP, ENABLEMENT_VERSION
 from deltamirror.delta.validation import OncePerCommit, TableRules
 from deltamirror.delta.validation.metadata import check_metadata
+from deltamirror.delta.validation.opening import barred_values
 from deltamirror.delta.validation.protocol import check_protocol
 from deltamirror.deltalog.rules.findings import Finding, LogObject
 from deltamirror.errors import CapacityExceeded, InvalidAction, InvalidInput, Unsupported
@@ -56,8 +57,8 @@ class CommitRules:
         self._remake()
 
     def skip(self) -> None:
-        """A commit is missing: the next one is held against what is known, but for its time."""
-        self._is_complete, self._last_time = False, None
+        """A commit is missing: the next one is held against what is known."""
+        self._is_complete = False
 
     def examined(self, subject: LogObject, version: int, blocks: Blocks) -> Iterator[Finding | Action]:
         """The rules that a commit breaks, and its actions, in the order of its lines."""
@@ -101,13 +102,20 @@ class CommitRules:
     def _broken(
         self, subject: LogObject, action: Action, number: int, index: int, once: OncePerCommit
     ) -> Iterator[Finding]:
+        barred = list(barred_values(action, self.protocol)) if isinstance(action, Metadata) else []
+        for key, expects, found in barred:
+            field = f"metaData.configuration.{key}"
+            yield subject.finding(
+                "metaData.configuration.value", line=number, field=field, expected=expects, found=found
+            )
         for check in (self._check, once.see):
             try:
                 check(action, index)
             except InvalidAction as error:
                 yield subject.of_error(error, line=number)
             except InvalidInput as error:
-                yield subject.of_error(error, line=number, otherwise="metaData.schema")
+                if not barred:  # which is what it says
+                    yield subject.of_error(error, line=number, otherwise="metaData.schema")
 
     def _check(self, action: Action, index: int) -> None:
         if self._rules is not None:

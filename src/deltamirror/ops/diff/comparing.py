@@ -136,7 +136,7 @@ class _Pairs:
         """The pairs that differ in a field."""
         mine = self.one.column(name).combine_chunks().take(self.rows)
         theirs = self.other.column(name).combine_chunks().take(self.other_rows)
-        return pc.indices_nonzero((_unequal_documents if name == "stats" else _unequal)(mine, theirs))
+        return pc.indices_nonzero((_unequal_documents if name == "stats" else unequal)(mine, theirs))
 
     def _finding(self, name: str, differing: pa.Array) -> _Finding:
         pair = differing[0].as_py()
@@ -181,20 +181,20 @@ def _cut(text: str, start: int) -> str:
     return f"{before}{text[start : start + _LONGEST]}{after}"
 
 
-def _unequal(one: pa.Array, other: pa.Array) -> pa.BooleanArray:
+def unequal(one: pa.Array, other: pa.Array) -> pa.BooleanArray:
     """For each row whether the values differ. Two nulls are equal, and a null map is an empty one."""
     if pa.types.is_map(one.type):
         return _unequal_maps(one, other)
     present = pc.xor(one.is_valid(), other.is_valid())
     if pa.types.is_struct(one.type):
         fields = zip(one.flatten(), other.flatten(), strict=True)
-        return reduce(pc.or_, (_unequal(*pair) for pair in fields), present)
+        return reduce(pc.or_, (unequal(*pair) for pair in fields), present)
     return pc.coalesce(pc.not_equal(one, other), present)
 
 
 def _unequal_documents(one: pa.Array, other: pa.Array) -> pa.BooleanArray:
     """For each row whether the JSON texts say something else; only texts that differ are looked into."""
-    differing = _unequal(one, other)
+    differing = unequal(one, other)
     rows = pc.indices_nonzero(differing)
     texts = zip(one.take(rows), other.take(rows), strict=True)
     found = [not _is_same_document(*(text.as_py() for text in pair)) for pair in texts]
@@ -215,7 +215,7 @@ def _unequal_maps(one: pa.MapArray, other: pa.MapArray) -> pa.BooleanArray:
     by_length = pc.not_equal(_lengths(one), _lengths(other))
     rows = pc.indices_nonzero(pc.invert(by_length))
     mine, theirs = one.take(rows), other.take(rows)
-    entries = pc.or_(_unequal(mine.keys, theirs.keys), _unequal(mine.items, theirs.items))
+    entries = pc.or_(unequal(mine.keys, theirs.keys), unequal(mine.items, theirs.items))
     parents = pc.list_parent_indices(pa.ListArray.from_arrays(mine.offsets, mine.keys))
     by_entry = pc.is_in(pa.array(range(len(one)), rows.type), rows.take(parents.filter(entries)))
     return pc.or_(by_length, by_entry)

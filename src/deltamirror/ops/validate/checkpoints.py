@@ -21,6 +21,8 @@ from deltamirror.deltalog.parquet import opened, translated
 from deltamirror.deltalog.rules.commits import decoded_lines
 from deltamirror.deltalog.rules.findings import Finding, LogObject
 from deltamirror.errors import CapacityExceeded, InvalidInput, InvalidLocation
+from deltamirror.ops.validate.columns import ACTIONS, ill_typed
+from deltamirror.ops.validate.typed_columns import TypedColumns
 from deltamirror.storage.store import Meta, Store
 
 _IDENTITIES: Final[Mapping[str, str]] = {
@@ -94,7 +96,9 @@ def file_findings(store: Store, meta: Meta, facts: CheckpointCounts) -> Iterator
     yield from found
 
 
-_UNREADABLE: Final = frozenset({"checkpoint.parquet", "checkpoint.schema", "sidecar.parquet"})
+_UNREADABLE: Final = frozenset(
+    {"checkpoint.parquet", "checkpoint.schema", "checkpoint.field.missing", "sidecar.parquet"}
+)
 
 
 def _of_lines(store: Store, meta: Meta, subject: LogObject, facts: CheckpointCounts) -> Iterator[Finding]:
@@ -109,33 +113,38 @@ def _of_lines(store: Store, meta: Meta, subject: LogObject, facts: CheckpointCou
 
 def _of_parquet(store: Store, meta: Meta, subject: LogObject, facts: CheckpointCounts) -> Iterator[Finding]:
     try:
-        file = opened(store, meta)
-        yield from _schema_findings(subject, file.schema_arrow)
-        yield from _of_rows(store, meta, subject, file, facts)
+        yield from _of_columns(store, meta, subject, facts)
     except (InvalidInput, CapacityExceeded) as error:
         yield subject.finding("checkpoint.parquet", found=error.message)
 
 
-def _schema_findings(subject: LogObject, schema: pa.Schema) -> Iterator[Finding]:
-    for column in schema:
-        if column.name in _IDENTITIES and not _is_action(column):
-            yield subject.finding(
-                "checkpoint.schema",
-                field=column.name,
-                expected=f"a struct with {_IDENTITIES[column.name]}",
-                found=column.type,
-            )
+def _of_columns(store: Store, meta: Meta, subject: LogObject, facts: CheckpointCounts) -> Iterator[Finding]:
+    """What the columns of a file are, and what they hold; those of another type are not looked into."""
+    file = opened(store, meta)
+    ill = list(ill_typed(subject, file.schema_arrow))
+    yield from (finding for _, finding in ill)
+    names = {name for name, _ in ill}
+    known = [each.name for each in file.schema_arrow if each.name not in names and _is_action(each)]
+    yield from _of_rows(store, meta, subject, file, known, facts)
+    if "add" in known:
+        with translated(store, meta):
+            yield from TypedColumns.of(file).findings(subject, file)
 
 
 def _is_action(column: pa.Field) -> bool:
-    return bool(pa.types.is_struct(column.type)) and column.type.get_field_index(_IDENTITIES[column.name]) >= 0
+    identity = _IDENTITIES.get(column.name)
+    return identity is not None and pa.types.is_struct(column.type) and column.type.get_field_index(identity) >= 0
 
 
 def _of_rows(
-    store: Store, meta: Meta, subject: LogObject, file: pq.ParquetFile, facts: CheckpointCounts
+    store: Store,
+    meta: Meta,
+    subject: LogObject,
+    file: pq.ParquetFile,
+    known: Sequence[str],
+    facts: CheckpointCounts,
 ) -> Iterator[Finding]:
-    """Which rows have no action, or several, and what they come to."""
-    known = [each.name for each in file.schema_arrow if each.name in _IDENTITIES and _is_action(each)]
+    """Which rows have no action, or several, or one that lacks a field, and what they come to."""
     columns = [f"{name}.{each}" for name in known for each in _needed(file.schema_arrow.field(name))]
     # Rows without an action of these columns may have one of the others.
     first, others = 1, len(known) < len(file.schema_arrow.names)
@@ -146,9 +155,14 @@ def _of_rows(
 
 
 def _needed(column: pa.Field) -> Iterator[str]:
-    yield _IDENTITIES[column.name]
-    more = {"sidecar": ("sizeInBytes",), "protocol": ("minWriterVersion", "readerFeatures", "writerFeatures")}
-    yield from (each for each in more.get(column.name, ()) if column.type.get_field_index(each) >= 0)
+    yield from dict.fromkeys((_IDENTITIES[column.name], *_required(column.name)))
+    if column.name == "protocol":
+        yield from (each for each in ("readerFeatures", "writerFeatures") if column.type.get_field_index(each) >= 0)
+
+
+def _required(name: str) -> list[str]:
+    """The fields of an action that it never lacks."""
+    return [each.name for each in ACTIONS[name].fields if not each.nullable] if name in ACTIONS else []
 
 
 def _of_batch(
@@ -166,6 +180,7 @@ def _of_batch(
     if len(empty) and not others:
         yield subject.finding("checkpoint.row.empty", row=first + empty[0].as_py(), found=f"{len(empty):,} such rows")
     for name, each in present.items():
+        yield from _incomplete(subject, batch.column(name), name, each, first)
         number = pc.sum(each).as_py() or 0
         facts.counts[name] += number
         facts.num_actions += number
@@ -174,6 +189,16 @@ def _of_batch(
             yield subject.finding("checkpoint.action.of-commit", row=first + row, found=name)
         if number and name not in _OF_FILES:
             _take(name, batch.column(name).filter(each), facts)
+
+
+def _incomplete(
+    subject: LogObject, column: pa.StructArray, name: str, present: pa.BooleanArray, first: int
+) -> Iterator[Finding]:
+    for each in _required(name):
+        lacking = pc.indices_nonzero(pc.and_(present, pc.struct_field(column, each).is_null()))
+        if len(lacking):
+            row, found = first + lacking[0].as_py(), f"null ({len(lacking):,} such rows)"
+            yield subject.finding("checkpoint.field.missing", row=row, field=f"{name}.{each}", found=found)
 
 
 def _present(column: pa.StructArray, name: str) -> pa.BooleanArray:
@@ -219,7 +244,9 @@ def _sidecar_findings(store: Store, path: str, size: int | None, facts: Checkpoi
     facts.num_bytes += meta.size
     own = CheckpointCounts()
     try:
-        yield from _of_sidecar_rows(store, meta, subject, own)
+        for each in _of_sidecar_rows(store, meta, subject, own):
+            facts.is_whole &= each.rule not in _UNREADABLE
+            yield each
     except (InvalidInput, CapacityExceeded) as error:
         facts.is_whole = False
         yield subject.finding("sidecar.parquet", found=error.message)
@@ -228,9 +255,7 @@ def _sidecar_findings(store: Store, path: str, size: int | None, facts: Checkpoi
 
 
 def _of_sidecar_rows(store: Store, meta: Meta, subject: LogObject, own: CheckpointCounts) -> Iterator[Finding]:
-    file = opened(store, meta)
-    yield from _schema_findings(subject, file.schema_arrow)
-    yield from _of_rows(store, meta, subject, file, own)
+    yield from _of_columns(store, meta, subject, own)
     if wrong := [name for name, number in own.counts.items() if number and name not in _OF_FILES]:
         yield subject.finding("sidecar.actions", found=", ".join(wrong))
 

@@ -5,9 +5,11 @@ from typing import Final
 
 import msgspec
 import pyarrow.compute as pc
+from msgspec.structs import replace
 
-from deltamirror.delta.actions import Action
+from deltamirror.delta.actions import Action, CommitInfo
 from deltamirror.delta.checksum import Checksum, checksum_from_totals, decode
+from deltamirror.delta.histograms import FileSizeHistogram
 from deltamirror.deltalog.checkpoint.state import CheckpointState
 from deltamirror.deltalog.commits import read_commits, read_whole
 from deltamirror.deltalog.rules.findings import Finding, LogObject
@@ -22,6 +24,8 @@ _FIELDS: Final[Mapping[str, str]] = {
     "vectors": "numDeletionVectorsOpt",
     "transactions": "setTransactions",
     "domains": "domainMetadata",
+    "sizes": "fileSizeHistogram",
+    "deletions": "deletedRecordCountsHistogramOpt",
     "listed": "allFiles",
     "timestamp": "inCommitTimestampOpt",
     "protocol": "protocol",
@@ -78,9 +82,11 @@ class ChecksumRules:
             if isinstance(found, Finding):
                 self.compared.add(version)
                 yield found
-            elif expected is not None:
-                self.compared.add(version)
-                yield from _differences(subject, found, expected, _FIELDS)
+            else:
+                yield from _of_commit(subject, found, actions or ())
+                if expected is not None:
+                    self.compared.add(version)
+                    yield from _differences(subject, found, expected, _FIELDS)
         if expected is None:
             self._chain = ChecksumChain(found if isinstance(found, Checksum) else None)
 
@@ -90,7 +96,12 @@ def state_differences(store: Store, meta: Meta, state: CheckpointState) -> Itera
     subject = LogObject(store.location, meta.key)
     found = decoded_checksum(subject, read_whole(store, meta))
     if isinstance(found, Checksum):
-        yield from _differences(subject, found, _checksum_of(state), _OF_STATES)
+        expected = _checksum_of(state)
+        if found.file_size_histogram is not None:
+            bounds = found.file_size_histogram.sorted_bin_boundaries
+            histogram = FileSizeHistogram.of(state.files.column("size"), bounds)
+            expected = replace(expected, file_size_histogram=histogram)
+        yield from _differences(subject, found, expected, _OF_STATES)
 
 
 def _decoded(subject: LogObject, blocks: Iterable[bytes]) -> Checksum | Finding:
@@ -98,6 +109,13 @@ def _decoded(subject: LogObject, blocks: Iterable[bytes]) -> Checksum | Finding:
         return decoded_checksum(subject, b"".join(blocks))
     except CapacityExceeded as error:
         return subject.finding("checksum.json", found=error.message)
+
+
+def _of_commit(subject: LogObject, found: Checksum, actions: Iterable[Action]) -> Iterator[Finding]:
+    """What a checksum repeats of the commit alone; it may leave it out."""
+    ids = [each.txn_id for each in actions if isinstance(each, CommitInfo)][:1]
+    if found.txn_id is not None and ids not in ([], [None], [found.txn_id]):
+        yield subject.finding("checksum.txn-id", field="txnId", expected=ids[0], found=found.txn_id)
 
 
 def _checksum_of(state: CheckpointState) -> Checksum:
@@ -114,11 +132,33 @@ def _checksum_of(state: CheckpointState) -> Checksum:
 
 def _differences(subject: LogObject, found: Checksum, expected: Checksum, facts: Collection[str]) -> Iterator[Finding]:
     """The facts that a checksum states otherwise than they are; it may leave some of them out."""
-    stated, actual = stated_facts(found), stated_facts(expected)
+    stated, actual = ({**stated_facts(each), **_histograms(each)} for each in (found, expected))
+    actual |= _in_other_bins(found, expected)
     for name in _FIELDS:
         if name in facts and name in stated and name in actual and stated[name] != actual[name]:
             wanted, there = _apart(actual[name], stated[name])
             yield subject.finding(f"checksum.{name}", field=_FIELDS[name], expected=wanted, found=there)
+
+
+def _histograms(checksum: Checksum) -> dict[str, object]:
+    sizes, deletions = checksum.file_size_histogram, checksum.deleted_record_counts
+    stated = {
+        "sizes": sizes and (sizes.file_counts, sizes.total_bytes),
+        "deletions": deletions and deletions.deleted_record_counts,
+    }
+    return {name: value for name, value in stated.items() if value is not None}
+
+
+def _in_other_bins(found: Checksum, expected: Checksum) -> dict[str, object]:
+    """The histogram that a checksum with bins of its own has to have: one that counts all files, and all bytes."""
+    theirs, ours = found.file_size_histogram, expected.file_size_histogram
+    if theirs is None or (ours is not None and ours.sorted_bin_boundaries == theirs.sorted_bin_boundaries):
+        return {}
+    there = (sum(theirs.file_counts), sum(theirs.total_bytes))
+    all_counted = there == (expected.num_files, expected.table_size_bytes)
+    is_partial = not theirs.sorted_bin_boundaries or theirs.sorted_bin_boundaries[0] > 0
+    right = all_counted or is_partial
+    return {"sizes": _histograms(found)["sizes"] if right else (expected.num_files, expected.table_size_bytes)}
 
 
 def _apart(expected: object, found: object) -> tuple[object, object]:

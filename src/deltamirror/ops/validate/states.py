@@ -7,16 +7,18 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from deltamirror.delta.paths import decode_path
 from deltamirror.delta.properties import deleted_file_retention_ms, write_stats_as_json, write_stats_as_struct
+from deltamirror.deltalog.checkpoint.columns import combined
 from deltamirror.deltalog.checkpoint.content import CheckpointState, replay
-from deltamirror.deltalog.checkpoint.layout import FILES
+from deltamirror.deltalog.checkpoint.layout import FILES, REMOVES
 from deltamirror.deltalog.checkpoint.reconciliation import keys_of
 from deltamirror.deltalog.checkpoint.state import transactions_after
 from deltamirror.deltalog.commits import read_blocks, read_commits
 from deltamirror.deltalog.listing import CompactionFile
 from deltamirror.deltalog.rules.findings import Finding, LogObject
 from deltamirror.errors import CapacityExceeded, InvalidInput, Unsupported
-from deltamirror.ops.diff.comparing import DIFFERING, ONLY_IN_A, ONLY_IN_B, compare
+from deltamirror.ops.diff.comparing import DIFFERING, ONLY_IN_A, ONLY_IN_B, compare, unequal
 from deltamirror.storage.store import Meta, Store
 
 UNDECODABLE: Final = (InvalidInput, Unsupported, CapacityExceeded)
@@ -32,6 +34,10 @@ _RULES: Final[Mapping[str, str]] = {
     "domainMetadata": "checkpoint.domain.differing",
 }
 """The kinds of differences, a checkpoint being A and its commits B."""
+
+_OF_TOMBSTONES: Final = tuple(name for name in REMOVES.names if name not in ("path", "dataChange", "deletionVector"))
+"""What is compared of removes of the same key. Writers may leave any of it out but the time, without which the file is
+deleted at once."""
 
 _KEEP_ALL: Final = 0
 """A time before all others: nothing has expired."""
@@ -88,6 +94,20 @@ def repeated_paths(subject: LogObject, state: CheckpointState, rule: str) -> Ite
         yield subject.finding(rule, field="add.path", found=found)
 
 
+def respelled_paths(subject: LogObject, state: CheckpointState) -> Iterator[Finding]:
+    """Files that are live under several spellings of their path, which readers take for several files."""
+    paths = pc.unique(keys_of(_without(state.files, "deletionVector")))
+    escaped = pc.match_substring(paths, "%")
+    if not pc.any(escaped).as_py():
+        return
+    decoded = pa.array(map(decode_path, paths.filter(escaped).to_pylist()), paths.type)
+    counts = pc.value_counts(pc.replace_with_mask(paths, escaped, decoded))
+    repeated = counts.filter(pc.greater(counts.field("counts"), 1))
+    if len(repeated):
+        found = f"{repeated[0]['values'].as_py()} ({len(repeated):,} such files)"
+        yield subject.finding("log.path.spelled-twice", field="add.path", found=found)
+
+
 def checkpoint_differences(
     subject: LogObject, found: CheckpointState, commits: CheckpointState | None, *, written_at: int
 ) -> Iterator[Finding]:
@@ -99,17 +119,19 @@ def checkpoint_differences(
         yield subject.finding("checkpoint.path.removed", field="remove.path", found=path)
     if commits is not None:
         yield from _differences(subject, found, commits, written_at)
-        yield from _lost_tombstones(subject, found, commits, written_at)
+        yield from _lost_tombstones(subject, "checkpoint.tombstones.lost", found, commits, written_at)
+        yield from _differing_tombstones(subject, found, commits)
 
 
 def compaction_differences(
-    subject: LogObject, found: CheckpointState | None, commits: CheckpointState | None
+    subject: LogObject, found: CheckpointState | None, commits: CheckpointState | None, *, written_at: int
 ) -> Iterator[Finding]:
     """Whether a compaction comes to what its commits come to; nothing is said where one of both is not known."""
     if found is not None and commits is not None:
         difference = compare(found, commits)
         if difference.first is not None:
             yield subject.finding("compaction.state", found=f"{difference.first} (A: the compaction, B: the commits)")
+        yield from _lost_tombstones(subject, "compaction.tombstones.lost", found, commits, written_at)
 
 
 def _differences(
@@ -140,7 +162,7 @@ def _comparable(state: CheckpointState, written_at: int) -> CheckpointState:
 
 
 def _lost_tombstones(
-    subject: LogObject, found: CheckpointState, commits: CheckpointState, written_at: int
+    subject: LogObject, rule: str, found: CheckpointState, commits: CheckpointState, written_at: int
 ) -> Iterator[Finding]:
     after = written_at - deleted_file_retention_ms(found.metadata)
     expected = commits.removes.filter(pc.greater(pc.fill_null(commits.removes.column("deletionTimestamp"), 0), after))
@@ -148,7 +170,24 @@ def _lost_tombstones(
     if len(lost):
         path = expected.column("path")[lost[0].as_py()].as_py()
         told = f"no remove of {path} ({len(lost):,} such files)"
-        yield subject.finding("checkpoint.tombstones.lost", field="remove.path", found=told)
+        yield subject.finding(rule, field="remove.path", found=told)
+
+
+def _differing_tombstones(subject: LogObject, found: CheckpointState, commits: CheckpointState) -> Iterator[Finding]:
+    """What a checkpoint says of removed files otherwise than their commits; of each field, the first file."""
+    places = pc.index_in(keys_of(found.removes), keys_of(commits.removes))
+    rows, others = pc.indices_nonzero(places.is_valid()), places.drop_null()
+    for name in _OF_TOMBSTONES:
+        mine = combined(found.removes.column(name)).take(rows)
+        theirs = combined(commits.removes.column(name)).take(others)
+        stated = theirs.is_valid() if name == "deletionTimestamp" else pc.and_(mine.is_valid(), theirs.is_valid())
+        differing = pc.indices_nonzero(pc.and_(stated, unequal(mine, theirs)))
+        if len(differing):
+            pair = differing[0].as_py()
+            path = found.removes.column("path")[rows[pair].as_py()].as_py()
+            told = f"{mine[pair].as_py()} of {path} ({len(differing):,} such files)"
+            field, expected = f"remove.{name}", theirs[pair].as_py()
+            yield subject.finding("checkpoint.tombstones.differing", field=field, expected=expected, found=told)
 
 
 def _without(files: pa.Table, column: str) -> pa.Table:

@@ -25,6 +25,7 @@ from deltamirror.ops.validate.states import (
     checkpoint_differences,
     compaction_differences,
     repeated_paths,
+    respelled_paths,
 )
 from deltamirror.storage.store import Meta, Store
 
@@ -90,7 +91,9 @@ class LogSweep:
             if version in starts:
                 self._before[version] = state
             if version == newest and state is not None:
-                yield from repeated_paths(self._object(self._listed.commits[newest]), state, "log.path.live-twice")
+                subject = self._object(self._listed.commits[newest])
+                yield from repeated_paths(subject, state, "log.path.live-twice")
+                yield from respelled_paths(subject, state)
 
     def _of_checkpoints(self, version: int) -> Generator[Finding, None, CheckpointState | None]:
         """The checkpoints of a version; its state, by its commits, or by a checkpoint where they do not tell."""
@@ -121,10 +124,13 @@ class LogSweep:
     def _of_compactions(self, version: int, commits: CheckpointState | None) -> Iterator[Finding]:
         for each in self._compactions:
             if each.last == version:
-                subject = self._object(each.meta)
-                yield from _compaction_lines(self._store, each, subject)
-                found = self._states.with_compaction(each, self._before.get(each.first - 1))
-                yield from compaction_differences(subject, found, commits)
+                subject, found = self._object(each.meta), None
+                lacking = yield from _compaction_lines(self._store, each, subject)
+                if lacking and commits is not None:
+                    yield subject.finding("compaction.state", field=lacking[0], found=f"no {lacking[0]}")
+                elif not lacking:
+                    found = self._states.with_compaction(each, self._before.get(each.first - 1))
+                yield from compaction_differences(subject, found, commits, written_at=each.meta.modified)
 
     def _of_pointer(self) -> Iterator[Finding]:
         subject = LogObject(self._store.location, POINTER_KEY)
@@ -168,9 +174,16 @@ def _unread(subject: LogObject, error: DeltaMirrorError) -> Iterator[Finding]:
             yield subject.finding("checkpoint.parquet", found=error.message)
 
 
-def _compaction_lines(store: Store, compaction: CompactionFile, subject: LogObject) -> Iterator[Finding]:
+def _compaction_lines(
+    store: Store, compaction: CompactionFile, subject: LogObject
+) -> Generator[Finding, None, list[str]]:
+    """The rules that its lines break; what a table begins with, and the compaction of its beginning lacks."""
+    lacking = ["protocol", "metaData"] if compaction.first == 0 else []
     for number, found in decoded_lines(subject, read_blocks(store, compaction.meta)):
         if isinstance(found, Finding):
             yield found
         elif isinstance(found, CommitInfo | Cdc):
             yield subject.finding("compaction.action.of-commit", line=number, found=wire_name(found))
+        elif wire_name(found) in lacking:
+            lacking.remove(wire_name(found))
+    return lacking

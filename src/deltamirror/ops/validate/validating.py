@@ -8,6 +8,7 @@ from typing import Final
 
 from deltamirror.delta import names
 from deltamirror.delta.features import require_readable
+from deltamirror.delta.validation.opening import barred_values
 from deltamirror.deltalog.commits import read_blocks, read_whole
 from deltamirror.deltalog.comparison import ListedLog, list_log
 from deltamirror.deltalog.listing import read_listing
@@ -106,10 +107,11 @@ def _is_readable(store: Store, findings: tuple[Finding, ...]) -> bool:
     if not findings:
         return True
     try:
-        require_readable(state_at(store, read_listing(store)).protocol, table=store.location)
+        state = state_at(store, read_listing(store))
+        require_readable(state.protocol, table=store.location)
     except (*UNDECODABLE, NotFound):
         return False
-    return True
+    return not any(barred_values(state.metadata, state.protocol))
 
 
 def _of_file(store: Store, meta: Meta) -> Iterator[Finding]:
