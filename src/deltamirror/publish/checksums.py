@@ -163,8 +163,8 @@ def write_checksum(store: Store, key: str, checksum: Checksum, *, guard: Guard) 
 def is_true(data: bytes, ours: Checksum) -> bool:
     """Whether readers take nothing from a ``.crc`` but what ours says: both say the same of all that both state.
 
-    This is what tells one that is kept from one that is written again, whoever wrote it: another writer may spell it
-    otherwise, and leave facts out.
+    This alone tells one that is kept from one that is written again: another writer may spell it otherwise, and leave
+    facts out.
     """
     theirs = decode(data)
     if theirs is None:
@@ -175,7 +175,7 @@ def is_true(data: bytes, ours: Checksum) -> bool:
 
 
 def _further_facts(checksum: Checksum) -> Mapping[str, object]:
-    """What no rule of logs is about."""
+    """Facts of a checksum that no reader needs."""
     facts = {"transaction": checksum.txn_id, "deleted counts": checksum.deleted_record_counts}
     return {name: value for name, value in facts.items() if value is not None}
 

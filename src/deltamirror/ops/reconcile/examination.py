@@ -62,6 +62,8 @@ class Look:
     """Objects that were modified before this time (ms) were looked at."""
     judged: frozenset[Meta] = frozenset()
     """Shortcuts of other writers that were read before, and mislead no reader."""
+    takes_unusable: bool = False
+    """Whether checkpoints that are empty, or lack parts, count as misleading, though readers pass over them."""
     writes_checksums: Callable[[], bool] = lambda: True
     """Whether version checksums that are missing, or wrong, are written again; asked where there are some."""
 
@@ -213,6 +215,7 @@ class _Examination:
             obstacles=self._obstacles,
             sample=self.look.sample,
             is_reread=self.look.is_reread,
+            takes_unusable=self.look.takes_unusable,
             judged=self.look.judged,
         )
         recorded = {each.name for each in checkpoints if each.digest is not None}
