@@ -190,7 +190,10 @@ def test_a_damaged_row_is_a_difference_of_its_table_and_the_others_are_verified(
 def test_whatever_goes_wrong_with_a_table_is_an_error_of_it_alone(
     catalog: Catalog, table: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(TableStates, "at", lambda *_: {}["no such thing"])
+    def fail(*_: object) -> None:
+        raise KeyError("no such thing")
+
+    monkeypatch.setattr(TableStates, "at", fail)
     found = verified(catalog)
     assert isinstance(found.error, Internal)
     assert "KeyError" in found.error.message
