@@ -1,9 +1,11 @@
 """``verify``: whatever becomes of a log, or of the SQL rows, is found and told; what is safe is repaired."""
 
+import json
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import deltalake
 import msgspec
 import pyarrow as pa
 import pytest
@@ -12,15 +14,21 @@ from deltamirror import Catalog, MirrorEngine, Table
 from deltamirror.config import StorageSettings
 from deltamirror.deltalog import delta_rs
 from deltamirror.deltalog.delta_rs import DELTA_RS
-from deltamirror.errors import Diverged, NotFound
+from deltamirror.errors import Diverged, Internal, NotFound
+from deltamirror.ops.imports.importing import ImportOrder
+from deltamirror.ops.reconcile.reconciling import Strategy
+from deltamirror.ops.reconcile.shortcuts import TableStates
 from deltamirror.ops.reconcile.table_logs import Logs
 from deltamirror.ops.verify import readers
 from deltamirror.ops.verify.report import ComparedWith, Level, TableVerified
 from deltamirror.ops.verify.verifying import Verifier, Versions
 from deltamirror.pipeline.run.inspection import LocalInspector
+from tests.support.imports.adoptions import adopted
+from tests.support.imports.importers import importer_of
 from tests.support.lakes.lake import execute
 from tests.support.lakes.moved import lake_in, lake_of_test
 from tests.support.mirrors.local import local_settings, log_of, mirror_of
+from tests.support.mirrors.reconcilers import reconciled, reconciling
 
 pytestmark = [pytest.mark.requirement("R70"), pytest.mark.requirement("R72")]
 
@@ -163,6 +171,107 @@ def test_sql_rows_that_are_not_those_of_the_lines_are_found(
     [found, *_] = verified(catalog).differences
     assert (found.compared, found.version) == (ComparedWith.PROJECTIONS, NEWEST)
     assert kind in found.counts
+
+
+def test_a_damaged_row_is_a_difference_of_its_table_and_the_others_are_verified(
+    catalog: Catalog, table: Table, tmp_path: Path
+) -> None:
+    catalog.create_table("u", location=str(tmp_path / "u"), schema="id long").append(rows(1))
+    publish(catalog)
+    (tmp_path / "u" / "_delta_log" / f"{1:020}.json").unlink()
+    execute(catalog, "UPDATE dl_files SET tags = 'zz' WHERE commit_id IN (SELECT min(commit_id) FROM dl_files)")
+    with mirror_of(catalog) as engine:
+        damaged, other = verifier(engine, Level.STRICT, None).run()
+    assert (damaged.table, damaged.error, other.table, other.missing) == ("t", None, "u", (1,))
+    assert ComparedWith.PROJECTIONS in {each.compared for each in damaged.differences}
+    assert [(each.table, each.column, each.found) for each in damaged.rows] == [("dl_files", "tags", "zz")]
+
+
+def test_whatever_goes_wrong_with_a_table_is_an_error_of_it_alone(
+    catalog: Catalog, table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise KeyError("no such thing")
+
+    monkeypatch.setattr(TableStates, "at", fail)
+    found = verified(catalog)
+    assert isinstance(found.error, Internal)
+    assert "KeyError" in found.error.message
+
+
+def test_a_published_version_beyond_the_head_is_drift_and_no_error(catalog: Catalog, table: Table) -> None:
+    execute(catalog, "UPDATE dl_tables SET published_version = published_version + 1")
+    for level in Level:
+        found = verified(catalog, level)
+        assert (found.error, found.is_drift, found.late) == (None, True, 0)
+        assert "published_version" in {each.column for each in found.rows}
+
+
+def test_checkpoints_that_readers_pass_over_are_set_aside_as_their_remedy_says(catalog: Catalog, table: Table) -> None:
+    log = log_of(table)
+    stray = [log / f"{2:020}.checkpoint.{1:010}.{2:010}.parquet", log / f"{1:020}.checkpoint.parquet"]
+    shutil.copy(log / f"{CHECKPOINT:020}.checkpoint.parquet", stray[0])
+    stray[1].touch()
+    found = verified(catalog)
+    assert {each.rule for each in found.findings} == {"checkpoint.parts.missing", "checkpoint.empty"}
+    assert (found.misleading, stray[0].exists()) == ((), True), "a look changes nothing, nor takes one under way away"
+    again = repaired(catalog, found)
+    assert (again.is_drift, again.error, [each.exists() for each in stray]) == (False, None, [False, False])
+
+
+def test_a_checksum_that_another_writer_never_wrote_is_late(catalog: Catalog, tmp_path: Path) -> None:
+    there = str(tmp_path / "t")
+    for number in range(3):
+        deltalake.write_deltalake(there, rows(number), mode="append")
+    with importer_of(catalog) as (importer, _):
+        importer.run(ImportOrder(location=there, name="t"))
+    found = verified(catalog)
+    assert (found.is_drift, found.late_checksums) == (False, (0, 1, 2))
+    again = repaired(catalog, found)
+    assert (again.is_drift, again.is_late) == (False, False)
+    deltalake.write_deltalake(there, rows(9), mode="append")
+    assert verified(catalog).foreign == (3,)
+    with mirror_of(catalog) as engine:
+        adopted(engine)
+    found = verified(catalog)
+    assert (found.is_drift, found.late_checksums) == (False, (3,))
+    with reconciling(catalog) as engine:
+        reconciled(engine, Strategy.SMART)
+    assert not verified(catalog).is_late, "the reconciler writes it"
+
+
+HISTOGRAM = b'"fileCounts":['
+ALTERED = {
+    "an empty one": lambda _: b"",
+    "a wrong histogram": lambda data: data.replace(HISTOGRAM, HISTOGRAM + b"1", 1),
+    "a wrong number": lambda data: data.replace(b'"numFiles":', b'"numFiles":1', 1),
+    "another transaction": lambda data: data.replace(b'"txnId":"', b'"txnId":"0', 1),
+}
+
+
+@pytest.mark.parametrize("alter", ALTERED.values(), ids=ALTERED)
+def test_a_checksum_that_verify_finds_is_one_that_repair_writes_again(
+    catalog: Catalog, table: Table, alter: Callable[[bytes], bytes]
+) -> None:
+    path = log_of(table) / f"{NEWEST:020}.crc"
+    ours = path.read_bytes()
+    path.write_bytes(alter(ours))
+    assert path.read_bytes() != ours
+    found = verified(catalog)
+    assert found.checksums == (NEWEST,)
+    assert not repaired(catalog, found).is_drift
+    assert path.read_bytes() == ours
+
+
+def test_a_true_checksum_of_another_writer_is_kept(catalog: Catalog, table: Table) -> None:
+    path = log_of(table) / f"{NEWEST:020}.crc"
+    told = json.loads(path.read_bytes())
+    theirs = json.dumps({name: told[name] for name in reversed(told) if name not in ("fileSizeHistogram", "allFiles")})
+    path.write_text(theirs)
+    assert not verified(catalog, Level.PARANOID).is_drift
+    with reconciling(catalog) as engine:
+        reconciled(engine, Strategy.FULL)
+    assert path.read_text() == theirs
 
 
 def test_versions_are_compared_that_are_asked_for(catalog: Catalog, table: Table) -> None:

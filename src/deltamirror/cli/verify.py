@@ -73,7 +73,8 @@ def verify(
 
     basic lists the log, and reads objects that are missing, have another size or were touched since they were put.
     strict reads every object, holds it against its digest and against the rules of `validate`, and compares states: of
-    the log, and of the SQL rows (files, protocol, metadata, transactions, domains), each with the committed lines.
+    the log, and of the SQL rows (files, protocol, metadata, transactions, domains), each with the committed lines. Each
+    SQL row of a version and its files is held against the lines, too.
     paranoid also reads all rows of the newest version, or of --version, with delta-rs where the extra delta-rs is
     installed and knows the table's features, and otherwise by the catalog's own scan; the answer says which.
 
@@ -137,6 +138,9 @@ def _told(table: TableVerified) -> Iterator[str]:
     yield from (f"{key}: no object, but something else of this name" for key in table.obstacles)
     for each in table.differences:
         yield f"version {each.version}, {each.compared}: {each.first} (B: the committed lines)"
+    for row in table.rows:
+        place = f"version {row.version}, {row.table}.{row.column}{f' of {row.subject}' if row.subject else ''}"
+        yield f"{place}: {one_line(row.found)}, expected {one_line(row.expected)}; {row.remedy}"
     if table.error is not None:
         yield f"{table.error.code}: {one_line(table.error.message)}"
 

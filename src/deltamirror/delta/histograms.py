@@ -1,7 +1,7 @@
 """What a version checksum counts: files by size, and rows that deletion vectors delete."""
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate, pairwise
 from typing import NamedTuple
 
@@ -63,6 +63,12 @@ class FileSizeHistogram(msgspec.Struct, frozen=True, kw_only=True, rename="camel
                     counts[index] += sign
                     totals[index] += sign * size
         return msgspec.structs.replace(self, file_counts=tuple(counts), total_bytes=tuple(totals))
+
+    def below(self) -> Mapping[int | None, tuple[int, int]]:
+        """How many files are smaller than each boundary, and how many bytes these have; of all files, at ``None``."""
+        bounds = (*self.sorted_bin_boundaries, None)
+        counts, totals = (accumulate(each, initial=0) for each in (self.file_counts, self.total_bytes))
+        return dict(zip(bounds, zip(counts, totals, strict=True), strict=True))
 
 
 class DeletedRecordCounts(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):

@@ -37,6 +37,15 @@ class ListedLog:
         return complete_checkpoints((file, meta) for file, meta in files if isinstance(file, names.CHECKPOINTS))
 
     @property
+    def unusable(self) -> Iterator[tuple[int, Meta]]:
+        """The files of checkpoints that readers pass over: empty ones, and parts of incomplete ones."""
+        usable = {meta.key for files in self.checkpoints for meta in files.metas}
+        for name, meta in self.others.items():
+            file = names.parse(name)
+            if isinstance(file, names.CHECKPOINTS) and meta.key not in usable:
+                yield file.version, meta
+
+    @property
     def compactions(self) -> Iterator[CompactionFile]:
         """Those that a reader may take in place of commits."""
         for name, meta in self.others.items():

@@ -150,7 +150,7 @@ def write_checksum(store: Store, key: str, checksum: Checksum, *, guard: Guard) 
         found = store.read(key)
         if found is None:
             continue  # an upload of another process that came to nothing
-        if found.data == data or _agree(decode(found.data), checksum):
+        if is_true(found.data, checksum):
             return False
         guard()
         with Step.PUT_CHECKSUM:
@@ -160,12 +160,32 @@ def write_checksum(store: Store, key: str, checksum: Checksum, *, guard: Guard) 
     raise Transient(f"{key} keeps changing in {store.location}", hint="another writer is at it; try again")
 
 
-def _agree(theirs: Checksum | None, ours: Checksum) -> bool:
-    """Whether readers take the same from both: all that both of them state."""
+def is_true(data: bytes, ours: Checksum) -> bool:
+    """Whether readers take nothing from a ``.crc`` but what ours says: both say the same of all that both state.
+
+    This alone tells one that is kept from one that is written again: another writer may spell it otherwise, and leave
+    facts out.
+    """
+    theirs = decode(data)
     if theirs is None:
         return False
-    stated = stated_facts(theirs)
-    return all(stated.get(name, value) == value for name, value in stated_facts(ours).items())
+    stated = {**stated_facts(theirs), **_further_facts(theirs)}
+    expected = {**stated_facts(ours), **_further_facts(ours)}
+    return all(stated.get(name, value) == value for name, value in expected.items()) and _bins_agree(theirs, ours)
+
+
+def _further_facts(checksum: Checksum) -> Mapping[str, object]:
+    """Facts of a checksum that no reader needs."""
+    facts = {"transaction": checksum.txn_id, "deleted counts": checksum.deleted_record_counts}
+    return {name: value for name, value in facts.items() if value is not None}
+
+
+def _bins_agree(theirs: Checksum, ours: Checksum) -> bool:
+    """Whether two histograms say the same at the boundaries that both have: other writers may choose others."""
+    if theirs.file_size_histogram is None or ours.file_size_histogram is None:
+        return True
+    stated, expected = theirs.file_size_histogram.below(), ours.file_size_histogram.below()
+    return all(expected[bound] == stated[bound] for bound in expected.keys() & stated.keys())
 
 
 def stated_facts(checksum: Checksum) -> Mapping[str, object]:

@@ -1,16 +1,23 @@
 """A chain of checksums begins where it is certain, and goes on as long as it is."""
 
+import copy
+import json
+from collections.abc import Iterator
+from functools import reduce
+from operator import getitem
+from typing import Any
 from uuid import uuid4
 
+import pyarrow as pa
 import pytest
 from msgspec.structs import replace
 
 from deltamirror.config import StorageSettings
 from deltamirror.delta.actions import Action, Add, CommitInfo, DomainMetadata, Format, Metadata, Protocol, Remove, Txn
-from deltamirror.delta.checksum import Checksum, decode, encode
+from deltamirror.delta.checksum import Checksum, checksum_from_totals, decode, encode
 from deltamirror.delta.lines import encode_commit
 from deltamirror.errors import Internal, LeaseLost, Transient, Unavailable
-from deltamirror.publish.checksums import ChecksumChain, ChecksumTrail, stated_facts, write_checksum
+from deltamirror.publish.checksums import ChecksumChain, ChecksumTrail, is_true, stated_facts, write_checksum
 from deltamirror.storage.open import store_at
 from deltamirror.storage.store import Exists, Store
 from deltamirror.work import Stage
@@ -231,3 +238,66 @@ def test_facts_that_another_writer_does_not_state_are_no_difference(store: Store
     assert stated_facts(silent).keys() == {"size", "files", "timestamp", "protocol", "metadata"}
     store.put(KEY, encode(silent))
     assert write_checksum(store, KEY, FULL, guard=held) is False
+
+
+def full_checksum() -> Checksum:
+    """One that states everything that a checksum can state."""
+    metadata = replace(METADATA, configuration={"delta.enableDeletionVectors": "true"})
+    features = ["deletionVectors", "domainMetadata"]
+    return checksum_from_totals(
+        sizes=pa.array([10, 70_000], pa.int64()),
+        cardinalities=pa.array([], pa.int64()),
+        files=[add(1), replace(add(2), size=70_000)],
+        transactions=[Txn(app_id="a", version=1)],
+        domains=[DomainMetadata(domain="d", configuration="c", removed=False)],
+        protocol=Protocol(
+            min_reader_version=3, min_writer_version=7, reader_features=features[:1], writer_features=features
+        ),
+        metadata=metadata,
+        info=INFO,
+    )
+
+
+def leaves(value: Any, place: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    match value:
+        case dict() | list():
+            for key, each in value.items() if isinstance(value, dict) else enumerate(value):
+                yield from leaves(each, (*place, key))
+        case _:
+            yield place
+
+
+def altered(document: Any, place: tuple[Any, ...]) -> bytes:
+    """The document with another value at a place."""
+    changed = copy.deepcopy(document)
+    inner = reduce(getitem, place[:-1], changed)
+    was = inner[place[-1]]
+    inner[place[-1]] = not was if isinstance(was, bool) else was + 1 if isinstance(was, int) else f"{was}x"
+    return json.dumps(changed).encode()
+
+
+def test_no_fact_of_a_checksum_can_be_altered_unnoticed() -> None:
+    ours = full_checksum()
+    document = json.loads(encode(ours))
+    assert is_true(json.dumps(document).encode(), ours), "spelling tells nothing"
+    unnoticed = [place for place in leaves(document) if is_true(altered(document, place), ours)]
+    # Bins with another boundary may be as true; who states no file between both says nothing wrong.
+    assert {place[1] for place in unnoticed if place[0] == "fileSizeHistogram"} <= {"sortedBinBoundaries"}
+    assert [place for place in unnoticed if place[0] != "fileSizeHistogram"] == []
+
+
+def test_what_another_writer_leaves_out_or_adds_is_not_wrong() -> None:
+    ours = full_checksum()
+    document = json.loads(encode(ours))
+    needed = {"tableSizeBytes", "numFiles", "numMetadata", "numProtocol", "metadata", "protocol"}
+    for name in document.keys() - needed:
+        assert is_true(json.dumps({key: each for key, each in document.items() if key != name}).encode(), ours), name
+    assert is_true(json.dumps({**document, "theirOwn": 1}).encode(), ours)
+
+
+def test_a_histogram_of_other_bins_is_held_against_what_both_have() -> None:
+    ours = full_checksum()
+    document = json.loads(encode(ours))
+    few = {"sortedBinBoundaries": [0, 65536], "fileCounts": [1, 1], "totalBytes": [10, 70_000]}
+    assert is_true(json.dumps({**document, "fileSizeHistogram": few}).encode(), ours)
+    assert not is_true(json.dumps({**document, "fileSizeHistogram": {**few, "fileCounts": [2, 0]}}).encode(), ours)

@@ -1,7 +1,7 @@
 """Version checksums as they follow from SQL: held against those of a log, and written again."""
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from functools import partial
 from typing import Final
 
@@ -10,7 +10,7 @@ from deltamirror.delta.names import LOG_DIRECTORY, checksum_name
 from deltamirror.ops.stored_commits import stored_chunks
 from deltamirror.pipeline.plan.checksum_seeds import checksum_before
 from deltamirror.publish.assembly import commit_data
-from deltamirror.publish.checksums import ChecksumChain, write_checksum
+from deltamirror.publish.checksums import ChecksumChain, is_true, write_checksum
 from deltamirror.storage.store import Store
 from deltamirror.txnlog.database.access import Database
 from deltamirror.txnlog.queue.backlog import checksum_seed, commit_work, with_counts
@@ -27,6 +27,21 @@ def expected_checksums(database: Database, log: KeptLog, versions: Sequence[int]
         data = encode(checksum)
         pieces = ((len(data), hashlib.sha256(data).digest()),)
         yield ExpectedObject(version=version, key=_key(version), pieces=pieces)
+
+
+def wrong_checksums(
+    database: Database, log: KeptLog, store: Store, versions: Sequence[int], *, suspects: Collection[int]
+) -> Iterator[int]:
+    """Those of some versions, suspects among them, whose ``.crc`` ``write_checksums`` would replace, or create.
+
+    The versions ascend. A suspect has other bytes than ours would have, as one of another writer, which is kept where
+    it is true.
+    """
+    for version, checksum in _certain(database, log, versions):
+        if version in suspects:
+            found = store.read(_key(version))
+            if found is None or not is_true(found.data, checksum):
+                yield version
 
 
 def write_checksums(database: Database, log: KeptLog, store: Store, versions: Sequence[int]) -> int:

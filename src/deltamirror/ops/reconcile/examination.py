@@ -16,7 +16,7 @@ from deltamirror.delta.names import (
     parse,
 )
 from deltamirror.deltalog.comparison import ListedLog, list_log
-from deltamirror.ops.reconcile.checksums import expected_checksums
+from deltamirror.ops.reconcile.checksums import expected_checksums, wrong_checksums
 from deltamirror.ops.reconcile.manifests import damaged_manifests
 from deltamirror.ops.reconcile.rereading import Rereading
 from deltamirror.ops.reconcile.shortcuts import Misleading, Shortcuts
@@ -63,6 +63,8 @@ class Look:
     """Objects that were modified before this time (ms) were looked at."""
     judged: frozenset[Meta] = frozenset()
     """Shortcuts of other writers that were read before, and mislead no reader."""
+    takes_unusable: bool = False
+    """Whether checkpoints that are empty, or lack parts, count as misleading, though readers pass over them."""
     writes_checksums: Callable[[], bool] = lambda: True
     """Whether version checksums that are missing, or wrong, are written again; asked where there are some."""
 
@@ -94,7 +96,8 @@ class Findings:
     checksums: list[int] = field(default_factory=list)
     """Versions from the newest checkpoint on whose ``.crc`` is gone, and any whose ``.crc`` is not the one we put."""
     late_checksums: list[int] = field(default_factory=list)
-    """Those of them that were never written: they come after a commit that has none, as a RESTORE."""
+    """Those of them that we never wrote: they come after a commit that has none, as a RESTORE, or another writer
+    published their versions, as before an import."""
     misleading: list[Misleading] = field(default_factory=list)
     """What readers go by, and says something else than SQL, or belongs to no version of the log."""
     judged: frozenset[Meta] = frozenset()
@@ -142,6 +145,8 @@ class _Examination:
     findings: Findings = field(default_factory=Findings)
     _doubtful: list[int] = field(default_factory=list)
     """Versions of ours whose checksums have to be read."""
+    _put_by_others: set[int] = field(default_factory=set)
+    """Versions whose checksums were never ours to write, as those of an import."""
     _obstacles: frozenset[str] = frozenset()
     _last_put: int = -1
     """The newest version that ever was in the log."""
@@ -165,6 +170,7 @@ class _Examination:
         suspects = {each.version: each for each in kept if self._is_suspect(each)}
         self._last_put = max([self._last_put, *(each.version for each in kept if each.published_at is not None)])
         self._doubtful += [each.version for each in kept if self._has_doubtful_checksum(each)]
+        self._put_by_others |= {each.version for each in kept if each.is_put_by_others}
         for found in self._differences([each.object for each in suspects.values()]):
             commit = suspects[found.version]
             if found.found:
@@ -232,6 +238,7 @@ class _Examination:
             obstacles=self._obstacles,
             sample=self.look.sample,
             is_reread=self.look.is_reread,
+            takes_unusable=self.look.takes_unusable,
             judged=self.look.judged,
         )
         recorded = {each.name for each in checkpoints if each.digest is not None}
@@ -259,17 +266,26 @@ class _Examination:
         doubtful = [version for version in self._doubtful if version >= oldest]
         altered = set[int]()
         for versions in _runs(doubtful):
-            for some in batched(expected_checksums(self.database, self.log, versions), _WINDOW):
-                altered |= {found.version for found in self._differences(some)}
+            altered |= self._altered_checksums(versions)
         missing = self._without_checksum(wanted, oldest)
         if not missing and not altered:
             return
         if self.look.writes_checksums():
             certain = {each.version for each in expected_checksums(self.database, self.log, missing)}
             self.findings.checksums = sorted(certain.intersection(wanted) | altered)
-            self.findings.late_checksums = _never_written(missing, certain)
+            self.findings.late_checksums = _never_written(missing, certain, self._put_by_others)
         else:
             self.findings.misleading += [_wrong_checksum(self.listed.checksums[each], each) for each in sorted(altered)]
+
+    def _altered_checksums(self, versions: Sequence[int]) -> set[int]:
+        """Those of some versions that say something else than SQL: byte by byte first, which executors do."""
+        altered, differing = set[int](), set[int]()
+        for some in batched(expected_checksums(self.database, self.log, versions), _WINDOW):
+            for found in self._differences(some):
+                (differing if found.found else altered).add(found.version)
+        if differing:
+            altered |= set(wrong_checksums(self.database, self.log, self._store, versions, suspects=differing))
+        return altered
 
     def _without_checksum(self, wanted: range, oldest: int) -> list[int]:
         """Those of the wanted versions that have none, and the versions right before them that have none either."""
@@ -367,8 +383,11 @@ def _runs(versions: Sequence[int]) -> Iterator[Sequence[int]]:
     return (versions[first:last] for first, last in pairwise([0, *ends, len(versions)]) if last > first)
 
 
-def _never_written(missing: Sequence[int], certain: Collection[int]) -> list[int]:
-    """Checksums that wait: where one is not certain, the pipeline leaves out those that would follow from it."""
+def _never_written(missing: Sequence[int], certain: Collection[int], put_by_others: Collection[int]) -> list[int]:
+    """Checksums that wait: where one is not certain, the pipeline leaves out those that would follow from it.
+
+    It publishes no version that is in the log already, and so writes no checksum of it.
+    """
     late, after = list[int](), None
     for version in missing:
         if version not in certain:
@@ -376,6 +395,8 @@ def _never_written(missing: Sequence[int], certain: Collection[int]) -> list[int
         elif after == version - 1:
             late.append(version)
             after = version
+        elif version in put_by_others:
+            late.append(version)
     return late
 
 

@@ -53,7 +53,8 @@ def repair(logs: Logs, table: str, *, replace_altered: bool = False, begin_anew:
 
     A store whose circuit is open is tried at once. An altered commit is replaced only if that is asked for, after its
     bytes were saved aside; otherwise it is ``Diverged``. Foreign commits are never replaced, and ``Diverged``. Then the
-    quarantine stays, also where altered commits were replaced, and others are foreign. Where nothing is left at the
+    quarantine stays, also where altered commits were replaced, and others are foreign. Checkpoints that are empty, or
+    lack parts, are set aside: the operator knows that no other writer is writing one. Where nothing is left at the
     table's location, not even its folder, the log is written again only if it is to ``begin_anew``.
     """
     database = logs.engine.database
@@ -61,7 +62,7 @@ def repair(logs: Logs, table: str, *, replace_altered: bool = False, begin_anew:
         log = kept_log(connection, table)
     logs.engine.breakers.end_pause(log.location)
     with logs.turn(log, waits=True) as turn:
-        findings = logs.examine(log, Look(full=True))
+        findings = logs.examine(log, Look(full=True, takes_unusable=True))
         if findings.is_place_gone and not begin_anew:
             raise place_gone(log).error
         _require_replaceable(log, findings, replace_altered=replace_altered)

@@ -38,6 +38,8 @@ _OTHERWISE: Final = "tells readers something else of a checkpoint than its file"
 
 _MISSPELT: Final = "has a name that Delta Lake on Spark takes for a file of the log, and that no writer gives to one"
 
+_UNUSABLE: Final = "is of a checkpoint that readers pass over: it is empty, or lacks parts"
+
 _UNREADABLE: Final = (InvalidInput, Unsupported, pa.ArrowException, LookupError, TypeError, ValueError)
 """The errors that reading a file of another writer may lead to."""
 
@@ -110,6 +112,8 @@ class Shortcuts:
     """Objects of these versions are read, whatever their time: copies keep the time of the original."""
     is_reread: Callable[[int], bool] = lambda _: False
     """Whether objects of a version are read, also if they were before."""
+    takes_unusable: bool = False
+    """Whether checkpoints that readers pass over are among what is misleading; one may be under way."""
     judged: frozenset[Meta] = frozenset()
     """Objects that were read before, and mislead no reader; they are not read again for the sample."""
     checked: int = 0
@@ -144,6 +148,9 @@ class Shortcuts:
         for compaction in sorted(self.listed.compactions, key=lambda each: each.last):
             if self._is_ours_to_judge(compaction.last) and (wrong := self._of_compaction(compaction, states)):
                 yield Misleading(version=compaction.last, meta=compaction.meta, reason=wrong)
+        for version, meta in self.listed.unusable if self.takes_unusable else ():
+            if self._is_ours_to_judge(version) and meta.key.rpartition("/")[2] not in recorded:
+                yield Misleading(version=version, meta=meta, reason=_UNUSABLE)
         for version, meta in self.listed.checksums.items():
             if self._is_ours_to_judge(version) and version > self.last_put and version not in self.listed.commits:
                 yield Misleading(version=version, meta=meta, reason=_EARLY)

@@ -6,6 +6,7 @@ from enum import StrEnum
 
 from deltamirror.deltalog.rules.findings import Finding
 from deltamirror.errors import DeltaMirrorError
+from deltamirror.txnlog.content.row_differences import RowDifference
 
 
 class Level(StrEnum):
@@ -14,7 +15,7 @@ class Level(StrEnum):
     BASIC = "basic"
     """The log is listed; objects are read that have another size, or were touched since they were put."""
     STRICT = "strict"
-    """Every object is read and held against its digest and the rules; states and SQL rows against the lines."""
+    """Every object is read and held against its digest and the rules; states, and all SQL rows, against the lines."""
     PARANOID = "paranoid"
     """An independent reader reads the table, too."""
 
@@ -68,6 +69,8 @@ class TableVerified:
     obstacles: tuple[str, ...] = ()
     """Links, folders and the like in the place of objects."""
     differences: tuple[StateDifference, ...] = ()
+    rows: tuple[RowDifference, ...] = ()
+    """Values in SQL that contradict the committed lines, or each other: the first of them."""
     findings: tuple[Finding, ...] = ()
     """Rules that the log breaks, whatever the database says."""
     error: DeltaMirrorError | None = None
@@ -76,7 +79,7 @@ class TableVerified:
     @property
     def late(self) -> int:
         """How many versions wait to be published."""
-        return self.head - self.published
+        return max(0, self.head - self.published)
 
     @property
     def is_late(self) -> bool:
@@ -92,4 +95,4 @@ class TableVerified:
     @property
     def is_drift(self) -> bool:
         """Whether the log says something else than the database, or breaks a rule."""
-        return self.has_damaged_objects or bool(self.differences or self.findings)
+        return self.has_damaged_objects or bool(self.differences or self.rows or self.findings)

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import chain, islice
 from typing import Any, Final
 
 import msgspec
@@ -26,20 +27,25 @@ from deltamirror.ops.reconcile.shortcuts import TableStates, unexpired
 from deltamirror.ops.reconcile.table_logs import Logs
 from deltamirror.ops.validate.commit_sweep import Foundation
 from deltamirror.ops.validate.states import UNDECODABLE
-from deltamirror.ops.validate.validating import validate_log
+from deltamirror.ops.validate.validating import MOST_FINDINGS, validate_log
 from deltamirror.ops.verify.commit_parts import CommitParts
 from deltamirror.ops.verify.readers import ReaderAnswer, read_table
 from deltamirror.ops.verify.report import ComparedWith, Level, StateDifference, TableVerified
+from deltamirror.pipeline.failures.our_errors import our_error
 from deltamirror.storage.store import Store
+from deltamirror.txnlog.content.row_audit import row_differences
 from deltamirror.txnlog.content.rows import add_of
 from deltamirror.txnlog.content.state import in_force_before
 from deltamirror.txnlog.queue.expected_objects import KeptLog, every_log, kept_log
+from deltamirror.txnlog.queue.record_audit import record_differences
 from deltamirror.txnlog.tables.reading import Snapshot, snapshot
 from deltamirror.work import ObjectDifference
 
 _VECTOR: Final = msgspec.json.Decoder(DeletionVector)
 _ROWS: Final = 50_000
 """So many files are Python objects at a time."""
+_DAMAGED: Final = (msgspec.MsgspecError, pa.ArrowException, LookupError, TypeError, ValueError)
+"""What rows lead to that are not as they were stored."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +57,7 @@ class Versions:
 
     def of(self, log: KeptLog) -> Sequence[int]:
         """Those of a log, ascending; NotFound for one that is not in it."""
-        published = range(log.log_start, log.published + 1)
+        published = range(log.log_start, min(log.published, log.head) + 1)
         if self.only is not None and self.only not in published:
             raise NotFound(
                 f"version {self.only} of table {log.name!r} is not in its log: there are {log.log_start} to "
@@ -78,7 +84,7 @@ class Verifier:
 
     def repaired(self, found: TableVerified, *, replace_altered: bool) -> TableVerified:
         """Repair what was found of a table where that is safe, and verify it again."""
-        if found.error is not None or not (found.has_damaged_objects or found.is_late):
+        if found.error is not None or not (found.has_damaged_objects or found.findings or found.is_late):
             return found
         try:
             repair(self._logs, found.table, replace_altered=replace_altered)
@@ -94,19 +100,33 @@ class Verifier:
             return sorted(every_log(connection), key=lambda each: each.name)
 
     def _tried(self, log: KeptLog) -> TableVerified:
+        """Whatever is the matter with a table, the others are verified, too: rows may hold anything."""
         told = TableVerified(table=log.name, level=self._level, head=log.head, published=log.published)
-        try:
-            return self._verified(log, told)
-        except DeltaMirrorError as error:
-            return replace(told, error=error)
+        steps = (self._with_objects, self._with_rows, self._with_states)
+        for step in steps:
+            try:
+                told = step(log, told)
+            except Exception as error:  # noqa: BLE001 - see above
+                told = replace(told, error=told.error or our_error(error))
+        return told
 
-    def _verified(self, log: KeptLog, told: TableVerified) -> TableVerified:
-        versions = self._versions.of(log)
+    def _with_objects(self, log: KeptLog, told: TableVerified) -> TableVerified:
         findings = self._logs.examine(log, Look(full=self._level is not Level.BASIC))
         if findings.is_place_gone:
             raise place_gone(log).error
-        told = _with_objects(told, findings)
-        if self._level is Level.BASIC or log.published < log.log_start:
+        return _with_objects(told, findings)
+
+    def _with_rows(self, log: KeptLog, told: TableVerified) -> TableVerified:
+        database = self._engine.database
+        found = record_differences(database, log.table_id, is_foreign=bool(told.foreign) or told.error is not None)
+        if self._level is not Level.BASIC:
+            found = chain(found, row_differences(database, log.table_id))
+        remedied = (replace(each, remedy=each.remedy.format(table=log.name)) for each in found)
+        return replace(told, rows=tuple(islice(remedied, MOST_FINDINGS)))
+
+    def _with_states(self, log: KeptLog, told: TableVerified) -> TableVerified:
+        versions = self._versions.of(log)
+        if self._level is Level.BASIC or log.published < log.log_start or told.error is not None:
             return told
         store = self._logs.store(log)
         differences = list(self._state_differences(log, store, versions))
@@ -128,8 +148,14 @@ class Verifier:
             yield from _of_log(store, listing, lines, committed_at)
 
     def _of_projections(self, log: KeptLog, lines: CheckpointState, committed_at: int) -> Iterator[StateDifference]:
-        taken = snapshot(self._engine.database, log.name, version=lines.version)
-        return _difference(ComparedWith.PROJECTIONS, unexpired(_projected_state(taken), committed_at), lines)
+        try:
+            taken = snapshot(self._engine.database, log.name, version=lines.version)
+            projected = unexpired(_projected_state(taken), committed_at)
+        except (*UNDECODABLE, NotFound, *_DAMAGED) as error:
+            told = our_error(error).message
+            yield StateDifference(compared=ComparedWith.PROJECTIONS, version=lines.version, first=told, counts={})
+        else:
+            yield from _difference(ComparedWith.PROJECTIONS, projected, lines)
 
     def _broken_rules(self, log: KeptLog, store: Store) -> tuple[Finding, ...]:
         inspector, address = self._logs.inspector, self._logs.address(log)

@@ -56,6 +56,8 @@ class KeptCommit:
     is_published: bool
     published_at: int | None
     """When it was put there, also if it is no longer; None where it never was."""
+    is_put_by_others: bool
+    """Whether another writer put it there: it was imported or adopted."""
 
     @property
     def version(self) -> int:
@@ -121,7 +123,8 @@ def kept_commits(connection: Connection, table_id: int, *, first: int, last: int
     c, status = versions.c, mirror_status.c
     own = (status.table_id == c.table_id) & (status.version == c.version)
     query: Select[Any] = (
-        select(c.version, c.commit_id, c.num_bytes, c.num_chunks, c.digest, status.state, status.published_at)
+        select(c.version, c.commit_id, c.num_bytes, c.num_chunks, c.digest, c.kind)
+        .add_columns(status.state, status.published_at, status.upload_us)
         .join(mirror_status, own)
         .where(c.table_id == table_id, c.version.between(first, last), c.num_chunks > 0)
         .order_by(c.version)
@@ -180,7 +183,12 @@ def _commit(row: Row[Any], pieces: _Pieces | None) -> KeptCommit:
     whole = ((row.num_bytes, bytes(row.digest)),) if pieces is None else pieces
     expected = ExpectedObject(version=row.version, key=key, pieces=whole)
     is_published = row.state == Status.SUCCESS
-    return KeptCommit(object=expected, is_published=is_published, published_at=row.published_at)
+    return KeptCommit(
+        object=expected,
+        is_published=is_published,
+        published_at=row.published_at,
+        is_put_by_others=is_published and row.kind == "verbatim" and row.upload_us is None,
+    )
 
 
 def _pieces(connection: Connection, commit_ids: Sequence[int]) -> Mapping[int, _Pieces]:
