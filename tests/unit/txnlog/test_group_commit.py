@@ -15,7 +15,7 @@ from deltamirror.txnlog.database.appends.small_append import Answer, SmallAppend
 PATIENCE = 30
 
 
-def append_of(number: int) -> SmallAppend:
+def append_of(number: int, *, num_files: int = 1) -> SmallAppend:
     return SmallAppend(
         table_id=1,
         commit_id=number,
@@ -28,7 +28,7 @@ def append_of(number: int) -> SmallAppend:
         txn_id=str(number),
         operation="WRITE",
         read_version=0,
-        files=(),
+        files=((),) * num_files,
         name='"t"',
     )
 
@@ -59,8 +59,8 @@ class Crowd:
     def __init__(self, log: Log, threads: ThreadPoolExecutor) -> None:
         self.log, self._threads, self.group = log, threads, GroupCommit(log.commit)
 
-    def send(self, number: int, *, key: int = 1) -> "Future[Answer]":
-        return self._threads.submit(self.group.append, key, append_of(number))
+    def send(self, number: int, *, key: int = 1, num_files: int = 1) -> "Future[Answer]":
+        return self._threads.submit(self.group.append, key, append_of(number, num_files=num_files))
 
     def first(self) -> "Future[Answer]":
         """One that is under way until the log may go on."""
@@ -115,6 +115,16 @@ def test_a_group_has_a_bound(crowd: Crowd, log: Log) -> None:
     log.going_on.set()
     assert [each.result(PATIENCE) for each in sent] == [(number, number) for number in range(71)]
     assert [len(group) for group in log.groups] == [1, 64, 6]
+
+
+def test_a_group_has_a_bound_of_files_and_yet_takes_any_append(crowd: Crowd, log: Log) -> None:
+    sent = [crowd.first()]
+    for number, num_files in enumerate((300, 200, 1, 501, 400), 1):
+        sent.append(crowd.send(number, num_files=num_files))
+        crowd.wait_for(number)
+    log.going_on.set()
+    assert [each.result(PATIENCE) for each in sent] == [(number, number) for number in range(6)]
+    assert log.groups == [[0], [1, 2], [3], [4], [5]]
 
 
 def test_other_keys_do_not_wait(crowd: Crowd, log: Log) -> None:

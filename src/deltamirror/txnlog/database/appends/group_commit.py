@@ -16,6 +16,8 @@ from deltamirror.errors import CommitUnknown, DeltaMirrorError, Transient, Unava
 from deltamirror.txnlog.database.appends.small_append import Answer, SmallAppend
 
 _MOST_TOGETHER: Final = 64
+_MOST_FILES: Final = 500
+"""Of a group: others wait for it."""
 
 
 @dataclass(slots=True, eq=False)
@@ -47,19 +49,19 @@ class GroupCommit:
         """The answer to an append; those of one ``key`` go together."""
         if self._process != os.getpid():
             self._begin()  # a fork has none of the threads that are under way
-        with self._lock:
-            waiting = self._under_way.get(key)
-            if waiting is None:
-                self._under_way[key] = deque()
-            else:
-                mine = _Waiting(append)
-                waiting.append(mine)
-        if waiting is not None:
-            return self._answer(key, waiting, mine)
+        is_first = False
         try:
-            return self._commit([append])[0]
+            with self._lock:
+                waiting = self._under_way.get(key)
+                if waiting is None:
+                    is_first, self._under_way[key] = True, deque()
+                else:
+                    mine = _Waiting(append)
+                    waiting.append(mine)
+            return self._commit([append])[0] if waiting is None else self._answer(key, waiting, mine)
         finally:
-            self._pass_on(key)
+            if is_first:  # an interruption may come at any point from there on
+                self._pass_on(key)
 
     def _answer(self, key: int, waiting: deque[_Waiting], mine: _Waiting) -> Answer:
         try:
@@ -104,7 +106,13 @@ class GroupCommit:
             if not waiting:
                 del self._under_way[key]
                 return
-            group = [waiting.popleft() for _ in range(min(len(waiting), _MOST_TOGETHER))]
+            group = [waiting.popleft()]
+            num_files = len(group[0].append.files)
+            while waiting and len(group) < _MOST_TOGETHER:
+                num_files += len(waiting[0].append.files)
+                if num_files > _MOST_FILES:
+                    break
+                group.append(waiting.popleft())
             group[0].group = group
         group[0].woken.set()
 
