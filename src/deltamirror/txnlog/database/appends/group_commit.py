@@ -102,9 +102,9 @@ class GroupCommit:
     def _pass_on(self, key: int) -> None:
         """Let those who wait be the next group."""
         with self._lock:
-            waiting = self._under_way[key]
+            waiting = self._under_way.get(key)
             if not waiting:
-                del self._under_way[key]
+                self._under_way.pop(key, None)
                 return
             group = [waiting.popleft()]
             num_files = len(group[0].append.files)
