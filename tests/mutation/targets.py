@@ -82,8 +82,8 @@ TARGETS: Mapping[str, Target] = {
             "_Line: action: Action -> pass": "every subclass has the field; the base tells it to the type checker",
             (
                 "_line: msgspec.defstruct(f'_{struct.__name__}Line', fields, bases=(_Line,), "
-                "forbid_unknown_fields=True) -> msgspec.defstruct(f'_{struct.__name__}Line', fields, "
-                "forbid_unknown_fields=True)"
+                "forbid_unknown_fields=True, gc=False) -> msgspec.defstruct(f'_{struct.__name__}Line', fields, "
+                "forbid_unknown_fields=True, gc=False)"
             ): "the base tells the field to the type checker",
             "_line: '_' -> ''": _CLASS_NAME,
             "_line: '_' -> '_X'": _CLASS_NAME,
@@ -182,7 +182,7 @@ TARGETS: Mapping[str, Target] = {
             "_size_boundaries: 4096 -> 4097": "the last step ends at 4096 either way",
             "_size_boundaries: 1 -> 2": "no step is smaller than 4",
             (
-                "FileSizeHistogram.of: zip(*_binned(sizes, _SIZES), strict=True) -> zip(*_binned(sizes, _SIZES))"
+                "FileSizeHistogram.of: zip(*_binned(sizes, bounds), strict=True) -> zip(*_binned(sizes, bounds))"
             ): _ALL_PAIRS,
             "FileSizeHistogram.of: True -> False": _ALL_PAIRS,
         },
@@ -244,7 +244,7 @@ TARGETS: Mapping[str, Target] = {
             ): "a thread writes it as well",
             "ChecksumTrail.follow: 1 -> 2": "a thread writes it as well",
             "ChecksumTrail.follow: len(self._under_way) > _BEHIND -> len(self._under_way) >= _BEHIND": _CHOSEN,
-            "_agree: return False -> return None": _TRUTH,
+            "is_true: return False -> return None": _TRUTH,
         },
     ),
     "deltamirror/publish/readings.py": Target(
