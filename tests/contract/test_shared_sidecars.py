@@ -1,5 +1,6 @@
 """Checkpoints that share sidecars: what is lost of one is lost of all, and all are made good together."""
 
+import dataclasses
 import os
 import shutil
 from collections.abc import Iterator
@@ -105,7 +106,9 @@ def assert_sound(engine: MirrorEngine, table: Table, *readers: Reader, versions:
     assert validate_log(store_of(table)).findings == ()
     with logs_of(engine) as logs:
         [verified] = Verifier(logs, level=Level.STRICT).run([table.name])
-    assert not verified.is_drift, verified
+    # Aging moves the times in SQL away from those in the lines.
+    assert {each.column for each in verified.rows} <= {"committed_at"}
+    assert not dataclasses.replace(verified, rows=()).is_drift, verified
     assert reconciled(engine, Strategy.FULL)[0].misleading == ()
     for reader in readers:
         for version in range(versions[0], table.info().head + 1):
