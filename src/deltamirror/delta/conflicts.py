@@ -121,7 +121,7 @@ class CommitFacts:
         added = {path_identity(add.path): add.partition_values for add in adds}
         data_change = any(add.data_change for add in adds)
         if reads is not None and not others:  # an append of files: the hot case
-            blind = not reads.reads_anything
+            blind = is_blind_append(others, reads)
             return cls(added=added, is_blind_append=blind, data_change=data_change, operation=operation)
         removes = [action for action in others if isinstance(action, Remove)]
         info = _last(others, CommitInfo)

@@ -47,7 +47,7 @@ from deltamirror.txnlog.commit.tokens import FIND_TOKEN, TokenUse
 from deltamirror.txnlog.content.rows import file_row, json_text
 from deltamirror.txnlog.content.state import TableState
 from deltamirror.txnlog.database.access import Database, Session
-from deltamirror.txnlog.database.appends.small_append import SmallAppend, opening_of
+from deltamirror.txnlog.database.appends.small_append import MOST_FILES, SmallAppend, opening_of
 from deltamirror.txnlog.database.clock import CLOCK
 from deltamirror.txnlog.database.statements import COMMITTED_BY, INSERT_TOKEN, SUPERSEDED_BY
 
@@ -55,7 +55,6 @@ from deltamirror.txnlog.database.statements import COMMITTED_BY, INSERT_TOKEN, S
 _MOVES_TOLERATED = 20
 # One that is always left behind by those who come first is compared under the lock after this many times.
 _CATCHING_UP_TOLERATED = 3
-_FILES_IN_ONE_STATEMENT = 500
 _VERSIONS = 2**63
 
 
@@ -150,7 +149,7 @@ class Committing:
 
     def _attempt(self, *, fresh: bool) -> Committed:
         # A small append looks for its token itself; else it is looked for before any work is done.
-        is_small = self._may_fit_one_statement
+        is_small = self._may_be_small_append
         if not is_small and (found := self._known_token()) is not None:
             return found
         try:
@@ -175,7 +174,7 @@ class Committing:
 
     def _append(self, draft: Draft) -> Committed | None:
         """A small blind append by the engine alone, where it has that and nothing else has to be decided."""
-        if not _fits_one_statement(draft):
+        if not _is_small_append(draft):
             return None
         row = self._database.append(_small_append(draft, self.txn_id, self._engine_info, self._token_use))
         if row is None:
@@ -187,7 +186,7 @@ class Committing:
         return Committed(versions={name: version}, timestamp=committed_at)
 
     @property
-    def _may_fit_one_statement(self) -> bool:
+    def _may_be_small_append(self) -> bool:
         """Whether nothing but what the draft comes to speaks against it."""
         return (
             self._database.takes_small_appends
@@ -398,14 +397,14 @@ def _sound(request: Request) -> Request:
     return request
 
 
-def _fits_one_statement(draft: Draft) -> bool:
+def _is_small_append(draft: Draft) -> bool:
     """Whether a draft is nothing but some adds, and leaves nothing else to decide."""
     return (
         draft.standing is None
         and draft.staged is None
         and not draft.is_verbatim
         and not draft.foundation
-        and 0 < len(draft.body) <= _FILES_IN_ONE_STATEMENT
+        and 0 < len(draft.body) <= MOST_FILES
         and all(type(action) is Add for action in draft.body)
         and not draft.tracks_rows
     )

@@ -24,7 +24,7 @@ from deltamirror.txnlog.content.line_facts import (
     LineFacts,
     RowSum,
 )
-from deltamirror.txnlog.content.row_differences import NO_ROW, ROW, RowDifference, RowKind, same_value, told
+from deltamirror.txnlog.content.row_differences import NO_ROW, ROW, RowDifference, RowKind, difference, same_value
 from deltamirror.txnlog.content.rows import file_row, remove_row
 from deltamirror.txnlog.content.state import in_force
 from deltamirror.txnlog.database.access import Database, Row
@@ -99,7 +99,7 @@ class _Audit:
         own = (versions.c.table_id == self._table_id) & versions.c.version.between(first, last)
         rows = {row.version: row for row in self._connection.execute(select(versions).where(own))}
         for version in sorted(set(range(first, last + 1)) - rows.keys()):
-            yield _row(versions, version, "version", expected=ROW, found=NO_ROW)
+            yield difference(versions, version, "version", ROW, NO_ROW)
         small = self._small_rows(first, last)
         seen = set[int]()
         for version, pieces in self._chunks(first, last):
@@ -116,7 +116,7 @@ class _Audit:
                     yield from kind.differences(version, facts.small.get(table, ()), small[table].get(version, ()))
         for version in sorted(rows.keys() - seen):
             if version > start or rows[version].num_chunks:
-                yield _row(chunks, version, "chunk", expected=f"{rows[version].num_chunks} rows", found=NO_ROW)
+                yield difference(chunks, version, "chunk", f"{rows[version].num_chunks} rows", NO_ROW)
 
     def _chunks(self, first: int, last: int) -> Iterator[tuple[int, Iterator[Chunk]]]:
         """The chunks of each version that has some, in order."""
@@ -141,7 +141,7 @@ class _Audit:
                 facts.take(lines.decode_commit(piece.decoded()))
             except DeltaMirrorError as error:
                 facts.is_damaged = True
-                yield _row(chunks, row.version, "data", expected=piece.digest.hex(), found=error.message)
+                yield difference(chunks, row.version, "data", piece.digest.hex(), error.message)
         yield from _unlike(row, {"num_chunks": number, "num_bytes": size, "digest": commit_digest(digests)})
 
     def _metadata_at(self, version: int) -> Metadata | None:
@@ -190,7 +190,7 @@ class _Audit:
         for row in self._connection.execute(of_table):
             if (version := self._commits.get(row.commit_id)) is not None:
                 found = f"{row.differing} numbers for {row.number} adds"
-                yield _row(files, version, "ordinal", expected="a number for each add", found=found)
+                yield difference(files, version, "ordinal", "a number for each add", found)
 
 
 def _file_row(table: Table, action: Action) -> Row | None:
@@ -204,8 +204,4 @@ def _unlike(row: ResultRow[Any], expected: Mapping[str, object]) -> Iterator[Row
         found = getattr(row, column)
         found = bytes(found) if isinstance(wanted, bytes) else found
         if not same_value(column, wanted, found):
-            yield _row(versions, row.version, column, expected=told(wanted), found=told(found))
-
-
-def _row(table: Table, version: int, column: str, *, expected: str, found: str) -> RowDifference:
-    return RowDifference(table=str(table.name), version=version, column=column, expected=expected, found=found)
+            yield difference(versions, row.version, column, wanted, found)

@@ -6,6 +6,7 @@ from itertools import count
 from typing import Any, Final
 
 import msgspec
+from sqlalchemy import Table
 
 from deltamirror.delta import lines
 from deltamirror.errors import DeltaMirrorError
@@ -87,6 +88,15 @@ class RowKind:
                     expected=told(wanted),
                     found=told(there),
                 )
+
+
+def difference(
+    table: Table, version: int, column: str, expected: object, found: object, **remedy: str
+) -> RowDifference:
+    """A value of a table of the database that is not the expected one."""
+    return RowDifference(
+        table=str(table.name), version=version, column=column, expected=told(expected), found=told(found), **remedy
+    )
 
 
 def same_value(column: str, expected: object, found: object) -> bool:

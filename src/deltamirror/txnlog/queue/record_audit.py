@@ -11,7 +11,7 @@ from sqlalchemy.engine import Row
 from sqlalchemy.sql import Select
 from sqlalchemy.sql.expression import ScalarSelect
 
-from deltamirror.txnlog.content.row_differences import NO_ROW, ROW, RowDifference, told
+from deltamirror.txnlog.content.row_differences import NO_ROW, ROW, RowDifference, difference
 from deltamirror.txnlog.database.access import Database
 from deltamirror.txnlog.database.schema import heads, metadata, mirror_status, protocols, tables, versions
 from deltamirror.work import Status
@@ -60,10 +60,10 @@ def _of_head(row: Row[Any], *, is_foreign: bool) -> Iterator[RowDifference]:
         ("protocol_version", row.newest_protocol),
     ):
         if (found := getattr(row, column)) != expected:
-            yield _difference(heads, row.version, column, expected, found)
+            yield difference(heads, row.version, column, expected, found)
     if row.diverged_version is not None and not is_foreign:
         found = row.diverged_version
-        yield _difference(heads, found, "diverged_version", None, found, remedy=_REPAIR)
+        yield difference(heads, found, "diverged_version", None, found, remedy=_REPAIR)
 
 
 def _without_status(connection: Connection, row: Row[Any]) -> Iterator[RowDifference]:
@@ -76,7 +76,7 @@ def _without_status(connection: Connection, row: Row[Any]) -> Iterator[RowDiffer
         .where(v.table_id == row.table_id, v.version >= first, s.version.is_(None))
     )
     for version in connection.execute(query.order_by(v.version).limit(_MOST_MISSING)).scalars():
-        yield _difference(mirror_status, version, "version", ROW, NO_ROW)
+        yield difference(mirror_status, version, "version", ROW, NO_ROW)
 
 
 def _of_publishing(connection: Connection, row: Row[Any]) -> Iterator[RowDifference]:
@@ -88,12 +88,4 @@ def _of_publishing(connection: Connection, row: Row[Any]) -> Iterator[RowDiffere
     first = connection.execute(waiting).scalar_one()
     expected = row.newest if first is None else first - 1
     if row.published_version != expected:
-        yield _difference(tables, row.published_version, "published_version", expected, row.published_version)
-
-
-def _difference(
-    table: Table, version: int, column: str, expected: object, found: object, **remedy: str
-) -> RowDifference:
-    return RowDifference(
-        table=str(table.name), version=version, column=column, expected=told(expected), found=told(found), **remedy
-    )
+        yield difference(tables, row.published_version, "published_version", expected, row.published_version)

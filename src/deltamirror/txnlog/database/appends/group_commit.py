@@ -13,11 +13,9 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from deltamirror.errors import CommitUnknown, DeltaMirrorError, Transient, Unavailable
-from deltamirror.txnlog.database.appends.small_append import Answer, SmallAppend
+from deltamirror.txnlog.database.appends.small_append import MOST_FILES, Answer, SmallAppend
 
 _MOST_TOGETHER: Final = 64
-_MOST_FILES: Final = 500
-"""Of a group: others wait for it."""
 
 
 @dataclass(slots=True, eq=False)
@@ -110,7 +108,7 @@ class GroupCommit:
             num_files = len(group[0].append.files)
             while waiting and len(group) < _MOST_TOGETHER:
                 num_files += len(waiting[0].append.files)
-                if num_files > _MOST_FILES:
+                if num_files > MOST_FILES:
                     break
                 group.append(waiting.popleft())
             group[0].group = group

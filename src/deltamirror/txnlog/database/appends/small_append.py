@@ -2,7 +2,10 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
+
+MOST_FILES: Final = 500
+"""Of an append, and of a group of them: others wait for it."""
 
 Answer: TypeAlias = tuple[int, int] | None
 """Version and time of what was committed; None where the general path has to decide, and nothing was written."""
