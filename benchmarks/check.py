@@ -78,7 +78,7 @@ def _publishing(lab: Lab) -> Iterator[tuple[str, float]]:
     for engine in ("sqlite", "postgresql"):
         yield (
             f"publishing, {engine}",
-            publish.mirrored(lab, engine, _VERSIONS, batch=100, runner="local")["rate"] / peer,
+            publish.mirrored(lab, engine, _VERSIONS, runner="local")["rate"] / peer,
         )
 
 

@@ -36,7 +36,7 @@ def run(lab: Lab) -> Result:
     if not lab.quick:
         with lab.place("sqlite") as place:
             found |= _of(_FEWEST, measured(lab, place, islice(adds(seed=1), _FEWEST), peers=DELTA_RS))
-    header = ("", "first s", "next s", "MB", "peak MiB", "own MiB", *(f"{reader}: open s" for reader in _READERS))
+    header = ("", "first s", "bare s", "next s", "MB", "peak MiB", "own MiB", *(f"{reader}: open s" for reader in _READERS))
     rows = [(name, *_cells(figures)) for name, figures in found.items()]
     title = f"Checkpoint of {count:,} files, and the next one, {_LATER} commits later"
     return Result("checkpoint", Table(title, header, rows), {"count": count, "fewer": fewer, **found})
@@ -59,6 +59,7 @@ def measured(
     copies = {name: child.call(tasks.copy_log, place=place.json(), name=name) for name in peers}
     found: dict[str, dict[str, float]] = {"deltamirror": {}}
     found["deltamirror"] |= _named(child.call(tasks.deltamirror, place=place.json()), "first")
+    found["deltamirror"]["bare"] = child.call(tasks.bare_arrow, path=str(source))
     child.call(publish_tasks.fill, place=place.json(), count=_LATER, numbered_from=numbered_from)
     _publish(place)
     found["deltamirror"] |= _named(child.call(tasks.deltamirror, place=place.json()), "next")
@@ -77,7 +78,7 @@ def _of(count: int, found: dict[str, dict[str, float]]) -> dict[str, dict[str, f
 
 
 def _publish(place: Place) -> None:
-    child.call(publish_tasks.mirror, place=place.json(), batch=100, runner="local", checkpoints=False)
+    child.call(publish_tasks.mirror, place=place.json(), runner="local", checkpoints=False)
 
 
 def _named(figures: dict[str, Any], name: str) -> dict[str, float]:
@@ -85,6 +86,6 @@ def _named(figures: dict[str, Any], name: str) -> dict[str, float]:
 
 
 def _cells(figures: dict[str, float]) -> tuple[str, ...]:
-    formats = {"first": "2f", "next": "2f", "megabytes": "1f", "peak": "0f", "own": "0f"}
+    formats = {"first": "2f", "bare": "2f", "next": "2f", "megabytes": "1f", "peak": "0f", "own": "0f"}
     formats |= {f"open {reader}": "2f" for reader in _READERS}
     return tuple(f"{figures[name]:.{style}}" if name in figures else "" for name, style in formats.items())

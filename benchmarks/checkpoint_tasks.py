@@ -8,7 +8,11 @@ from typing import Any
 
 import duckdb
 import duckdb_extension_delta
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 from deltalake import DeltaTable
+from pyarrow.json import read_json as parsed_json
 
 from benchmarks.child import OwnMemory, memory_now, memory_peak, seconds_of
 from benchmarks.lab import TABLE, Place
@@ -37,6 +41,22 @@ def deltamirror(*, place: dict[str, str]) -> dict[str, float]:
         seconds = time.perf_counter() - begin
     size = _size(f"{where.folder}/table", version)
     return {"seconds": seconds, "megabytes": size, "input": held, "peak": memory_peak(), "own": own.peak}
+
+
+def bare_arrow(*, path: str) -> float:
+    """Seconds that Arrow alone takes for the parts of a first checkpoint that cannot be left out, on all cores.
+
+    It parses the lines and the statistics in them, and writes both as Parquet, which is read again.
+    """
+    begin, target = time.perf_counter(), f"{path}.parquet"
+    adds = parsed_json(path)["add"].combine_chunks()
+    texts = pc.struct_field(adds, "stats")
+    stats = parsed_json(pa.BufferReader("\n".join(texts.to_pylist()).encode())).to_struct_array()
+    pq.write_table(pa.table({"add": adds, "stats_parsed": stats}), target, compression="zstd")
+    pq.read_table(target)
+    seconds = time.perf_counter() - begin
+    Path(target).unlink()
+    return seconds
 
 
 def delta_rs(*, folder: str, place: dict[str, str]) -> dict[str, float]:

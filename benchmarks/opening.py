@@ -16,7 +16,9 @@ def run(lab: Lab) -> Result:
     child.call(importing_tasks.write_commits, folder=warm, count=_WARM)
     child.call(importing_tasks.write_commits, folder=folder, count=commits)
     locations = {"warm": warm, "large": folder}
-    figures = {f"deltamirror {engine}": _ours(lab, engine, locations) for engine in _ENGINES}
+    figures: dict[str, dict[str, float]] = {}
+    for engine in _ENGINES:
+        figures |= _ours(lab, engine, locations)
     figures |= _peers(warm, folder, "")
     child.call(tasks.write_checkpoint, folder=folder)
     figures |= _peers(warm, folder, ", checkpoint")
@@ -26,10 +28,13 @@ def run(lab: Lab) -> Result:
     return Result("opening", Table(title, header, rows), {"commits": commits, **figures})
 
 
-def _ours(lab: Lab, engine: str, locations: dict[str, str]) -> dict[str, float]:
+def _ours(lab: Lab, engine: str, locations: dict[str, str]) -> dict[str, dict[str, float]]:
     with lab.place(engine) as place:
         child.call(tasks.import_tables, place=place.json(), locations=locations)
-        found: dict[str, float] = child.call(tasks.by_deltamirror, place=place.json(), warm="warm", name="large")
+        ours = child.call(tasks.by_deltamirror, place=place.json(), warm="warm", name="large")
+        found = {f"deltamirror {engine}": ours}
+        if engine != "duckdb":
+            found[f"bare {engine}"] = child.call(tasks.by_driver, place=place.json(), name="large")
         return found
 
 

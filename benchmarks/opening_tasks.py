@@ -1,6 +1,7 @@
 """What the processes do that measure the opening of tables; each has a fresh process for itself."""
 
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from typing import Final
 
 from deltalake import DeltaTable
@@ -8,7 +9,7 @@ from deltalake import DeltaTable
 from benchmarks.adds import PARTITION_COLUMN
 from benchmarks.child import seconds_of
 from benchmarks.lab import Place
-from benchmarks.publish_tasks import settings_of
+from benchmarks.publish_tasks import connected, settings_of
 from benchmarks.stock_spark import opener, stock_session
 from deltamirror import Catalog
 from deltamirror.ops.imports.importing import ImportOrder
@@ -44,6 +45,21 @@ def by_deltamirror(*, place: dict[str, str], warm: str, name: str) -> dict[str, 
             return catalog.table(table).scan(filter=_CONDITION)
 
     return _measured({"list": files, "plan": plan}, warm, name)
+
+
+def by_driver(*, place: dict[str, str], name: str) -> dict[str, float]:
+    """Seconds in which the driver alone connects and fetches the rows of these files, as Python has them."""
+    where = Place(**place)
+    found = "SELECT f.*, v.version FROM dl_files f JOIN dl_table_versions v ON v.commit_id = f.commit_id"
+    of_table = f"{found} WHERE f.table_id = (SELECT table_id FROM dl_tables WHERE name = '{name}')"
+    of_day = f"{of_table} AND f.partition_values = '{{\"{PARTITION_COLUMN}\":\"{_DAY}\"}}'"
+
+    def fetched(query: str) -> int:
+        with closing(connected(where)) as connection:
+            return len(connection.cursor().execute(query).fetchall())
+
+    assert 0 < fetched(of_day) < fetched(of_table)
+    return {"list": seconds_of(fetched, of_table), "plan": seconds_of(fetched, of_day)}
 
 
 def by_delta_rs(*, warm: str, folder: str) -> dict[str, float]:

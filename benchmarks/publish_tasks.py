@@ -1,14 +1,21 @@
 """What the processes do that measure publishing; each has a fresh process for itself."""
 
+import sqlite3
 import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
+import psycopg
 from msgspec.structs import replace
 
 from benchmarks.adds import adds, numbered_adds
+from benchmarks.bare import commit_one, newest_row
 from benchmarks.child import memory_now, memory_peak
 from benchmarks.lab import TABLE, Place
+from benchmarks.stock_spark import stock_session
 from benchmarks.writers import DELTA_RS, open_writer, prepare
 from deltamirror import Catalog, MirrorEngine
 from deltamirror.batches import batched
@@ -29,11 +36,11 @@ def fill(*, place: dict[str, str], count: int, numbered_from: int | None = None,
 
 
 def mirror(
-    *, place: dict[str, str], batch: int, runner: str, checkpoints: bool = True, verify: str = "basic"
+    *, place: dict[str, str], runner: str, batch: int | None = None, checkpoints: bool = True, verify: str = "basic"
 ) -> dict[str, float]:
     """Publish them. Another table is mirrored first: Spark's start is not counted."""
     where = Place(**place)
-    settings = settings_of(where, batch, runner, checkpoints=checkpoints, verify=verify)
+    settings = settings_of(where, runner=runner, batch=batch, checkpoints=checkpoints, verify=verify)
     with Catalog(where.url) as catalog, MirrorEngine(settings=settings) as engine:
         if runner == "spark":
             catalog.create_table(_WARM_UP, location=f"{where.folder}/warm-up", schema="id long")
@@ -47,10 +54,11 @@ def mirror(
 
 
 def settings_of(
-    place: Place, batch: int = 100, runner: str = "local", *, checkpoints: bool = True, verify: str = "basic"
+    place: Place, *, runner: str = "local", batch: int | None = None, checkpoints: bool = True, verify: str = "basic"
 ) -> Settings:
-    """The defaults, but for the place, the batch, the runner and the level; with or without checkpoints."""
+    """The defaults, but for the place, the runner, the batch and the level; with or without checkpoints."""
     settings = Settings()
+    batch = settings.mirror.batch_versions if batch is None else batch
     return replace(
         settings,
         catalog=replace(settings.catalog, url=place.url),
@@ -75,9 +83,69 @@ def delta_rs_commits(*, place: dict[str, str], count: int) -> dict[str, float]:
 
 def bare_creates(*, place: dict[str, str], count: int) -> dict[str, float]:
     """As many objects of the size of a commit, put one after the other with nothing else to do."""
-    store = store_at(str(Path(Place(**place).folder) / "bare"), StorageSettings())
+    folder = Path(Place(**place).folder) / "bare"
+    return _rate(count, lambda: _put(str(folder), range(count)))
+
+
+def bare_jobs(*, place: dict[str, str], count: int) -> dict[str, float]:
+    """Commits and checksums put by jobs of Spark that do nothing else, as many in each as a unit has by default."""
+    spark, folder = stock_session(), str(Path(Place(**place).folder) / "bare-jobs")
+
+    def put(numbers: Iterable[int]) -> None:
+        def task(items: Iterator[int]) -> Iterator[int]:
+            yield _put(folder, list(items), objects=2)
+
+        spark.sparkContext.parallelize(numbers, 1).mapPartitions(task).collect()
+
+    put([-1])  # imports
+    jobs = batched(range(count), Settings().mirror.batch_versions)
+    found = _rate(count, lambda: [put(list(some)) for some in jobs])
+    spark.stop()
+    return found
+
+
+def bare_one_by_one(*, place: dict[str, str], count: int) -> dict[str, float]:
+    """Commit and checksum of each version put by itself, between a transaction that claims and one that records."""
+    where = Place(**place)
+    commit_one(where)
+    folder = str(Path(where.folder) / "bare")
+    with closing(connected(where)) as connection:
+        row = newest_row(connection.cursor(), "dl_mirror_status")
+        mark = "%s" if where.engine == "postgresql" else "?"
+        claimed = "UPDATE dl_heads SET committed_at = committed_at + 1"
+        recorded = f"INSERT INTO dl_mirror_status ({', '.join(row)}) VALUES ({', '.join([mark] * len(row))})"
+
+        def publish(version: int) -> None:
+            connection.execute(claimed)
+            connection.commit()
+            _put(folder, [version], objects=2)
+            connection.execute(recorded, list({**row, "version": version}.values()))
+            connection.commit()
+
+        return _rate(count, lambda: [publish(version) for version in range(1_000, 1_000 + count)])
+
+
+def connected(place: Place) -> Any:
+    """The driver's own connection to a place that is no DuckDB file."""
+    if place.engine == "postgresql":
+        return psycopg.connect(place.url)
+    connection = sqlite3.connect(place.url.removeprefix("sqlite:///"))
+    connection.execute("PRAGMA synchronous=FULL")
+    return connection
+
+
+def _put(folder: str, numbers: Iterable[int], *, objects: int = 1) -> int:
+    """Put so many objects for each number; how many that were."""
+    store, done = store_at(folder, StorageSettings()), 0
+    for number in numbers:
+        for name in (commit_name(number + 1), f"{number + 1:020}.crc")[:objects]:
+            store.create(f"{LOG_DIRECTORY}/{name}", b"x" * 900)
+            done += 1
+    return done
+
+
+def _rate(count: int, work: Callable[[], object]) -> dict[str, float]:
     begin = time.perf_counter()
-    for number in range(count):
-        store.create(f"{LOG_DIRECTORY}/{commit_name(number)}", b"x" * 900)
+    work()
     seconds = time.perf_counter() - begin
     return {"rate": count / seconds, "seconds": seconds}

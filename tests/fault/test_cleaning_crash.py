@@ -5,6 +5,7 @@ This is G9 of the README.
 
 import shutil
 import sqlite3
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -26,13 +27,7 @@ from tests.support.readers.reader import Reader
 from tests.support.suite.examples import at_some_moments
 
 _STATE = "SELECT t.log_start, c.log_start AS swept, c.cleaned_at > 0 AS finished FROM dl_tables t, dl_cleanups c"
-_PATCHED = (
-    (Session, ("run", "execute")),
-    (Database, ("commit_by",)),
-    *((engine, ("insert_many",)) for engine in (SqliteDatabase, DuckdbDatabase, PostgresqlDatabase)),
-    *((kind, ("create", "replace", "put", "read", "read_range", "head", "list", "delete", "copy"))
-      for kind in (DiskStore, ObjectStore)),
-)  # fmt: skip
+_PATCHED = (Session, Database, SqliteDatabase, DuckdbDatabase, PostgresqlDatabase, DiskStore, ObjectStore)
 
 
 class Killed(BaseException):
@@ -68,16 +63,19 @@ def original(sqlite_lake: str, tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def armed(monkeypatch: pytest.MonkeyPatch) -> Death:
+def armed(monkeypatch: pytest.MonkeyPatch) -> Iterator[Death]:
     """Every statement and every call of a store is a step; objects are deleted a few at a time."""
-    for kind, names in _PATCHED:
-        for name in names:
-            monkeypatch.setattr(kind, name, getattr(kind, name))
+    before = {kind: dict(vars(kind)) for kind in _PATCHED}
     monkeypatch.setattr(cleaning_module, "_BATCH", 4)
     death = Death(0)
     arm_database(death)
     arm_stores(death, lambda *_: None)
-    return death
+    yield death
+    for kind, own in before.items():
+        for name in vars(kind).keys() - own.keys():
+            delattr(kind, name)
+        for name in [name for name, value in own.items() if vars(kind)[name] is not value]:
+            setattr(kind, name, own[name])
 
 
 def restored(original: Path, folder: Path) -> str:
