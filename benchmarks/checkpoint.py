@@ -36,7 +36,8 @@ def run(lab: Lab) -> Result:
     if not lab.quick:
         with lab.place("sqlite") as place:
             found |= _of(_FEWEST, measured(lab, place, islice(adds(seed=1), _FEWEST), peers=DELTA_RS))
-    header = ("", "first s", "bare s", "next s", "MB", "peak MiB", "own MiB", *(f"{reader}: open s" for reader in _READERS))
+    opened = (f"{reader}: open s" for reader in _READERS)
+    header = ("", "first s", "bare s", "next s", "MB", "peak MiB", "own MiB", *opened)
     rows = [(name, *_cells(figures)) for name, figures in found.items()]
     title = f"Checkpoint of {count:,} files, and the next one, {_LATER} commits later"
     return Result("checkpoint", Table(title, header, rows), {"count": count, "fewer": fewer, **found})

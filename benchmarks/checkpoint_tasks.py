@@ -50,9 +50,10 @@ def bare_arrow(*, path: str) -> float:
     """
     begin, target = time.perf_counter(), f"{path}.parquet"
     adds = parsed_json(path)["add"].combine_chunks()
-    texts = pc.struct_field(adds, "stats")
-    stats = parsed_json(pa.BufferReader("\n".join(texts.to_pylist()).encode())).to_struct_array()
-    pq.write_table(pa.table({"add": adds, "stats_parsed": stats}), target, compression="zstd")
+    written = {name: pc.struct_field(adds, name) for name in ("path", "size", "modificationTime", "stats")}
+    texts = "\n".join(written["stats"].to_pylist()).encode()
+    written["stats_parsed"] = parsed_json(pa.BufferReader(texts)).to_struct_array()
+    pq.write_table(pa.table(written), target, compression="zstd")
     pq.read_table(target)
     seconds = time.perf_counter() - begin
     Path(target).unlink()

@@ -52,7 +52,7 @@ def by_driver(*, place: dict[str, str], name: str) -> dict[str, float]:
     where = Place(**place)
     found = "SELECT f.*, v.version FROM dl_files f JOIN dl_table_versions v ON v.commit_id = f.commit_id"
     of_table = f"{found} WHERE f.table_id = (SELECT table_id FROM dl_tables WHERE name = '{name}')"
-    of_day = f"{of_table} AND f.partition_values = '{{\"{PARTITION_COLUMN}\":\"{_DAY}\"}}'"
+    of_day = f"{of_table} AND f.partition_values LIKE '%{_DAY}%'"
 
     def fetched(query: str) -> int:
         with closing(connected(where)) as connection:

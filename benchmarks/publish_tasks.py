@@ -2,7 +2,7 @@
 
 import sqlite3
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from contextlib import closing
 from itertools import islice
 from pathlib import Path
@@ -24,6 +24,7 @@ from deltamirror.delta.names import LOG_DIRECTORY, commit_name
 from deltamirror.storage.open import store_at
 
 _WARM_UP = "warm.up"
+_UNUSED = 1_000_000
 
 
 def fill(*, place: dict[str, str], count: int, numbered_from: int | None = None, at_once: int = 1) -> None:
@@ -92,14 +93,18 @@ def bare_jobs(*, place: dict[str, str], count: int) -> dict[str, float]:
     spark, folder = stock_session(), str(Path(Place(**place).folder) / "bare-jobs")
 
     def put(numbers: Iterable[int]) -> None:
-        def task(items: Iterator[int]) -> Iterator[int]:
+        def task(items: Iterable[int]) -> Iterable[int]:
             yield _put(folder, list(items), objects=2)
 
         spark.sparkContext.parallelize(numbers, 1).mapPartitions(task).collect()
 
     put([-1])  # imports
-    jobs = batched(range(count), Settings().mirror.batch_versions)
-    found = _rate(count, lambda: [put(list(some)) for some in jobs])
+
+    def run() -> None:
+        for some in batched(range(count), Settings().mirror.batch_versions):
+            put(list(some))
+
+    found = _rate(count, run)
     spark.stop()
     return found
 
@@ -115,14 +120,15 @@ def bare_one_by_one(*, place: dict[str, str], count: int) -> dict[str, float]:
         claimed = "UPDATE dl_heads SET committed_at = committed_at + 1"
         recorded = f"INSERT INTO dl_mirror_status ({', '.join(row)}) VALUES ({', '.join([mark] * len(row))})"
 
-        def publish(version: int) -> None:
-            connection.execute(claimed)
-            connection.commit()
-            _put(folder, [version], objects=2)
-            connection.execute(recorded, list({**row, "version": version}.values()))
-            connection.commit()
+        def run() -> None:
+            for version in range(count):
+                connection.execute(claimed)
+                connection.commit()
+                _put(folder, [version], objects=2)
+                connection.execute(recorded, list({**row, "version": _UNUSED + version}.values()))
+                connection.commit()
 
-        return _rate(count, lambda: [publish(version) for version in range(1_000, 1_000 + count)])
+        return _rate(count, run)
 
 
 def connected(place: Place) -> Any:

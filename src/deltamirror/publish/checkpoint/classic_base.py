@@ -25,6 +25,10 @@ from deltamirror.work import CheckpointUnit
 UNREADABLE: Final = (InvalidInput, pa.ArrowException, LookupError, TypeError, ValueError)
 """The errors that reading a file of another writer may lead to: it is not a checkpoint that we understand."""
 
+_TIMES_SMALLER: Final = 32
+"""A file that is so many times smaller than a row group may be is decoded and encoded in less time than row groups of
+it are taken over."""
+
 
 @dataclass(frozen=True, slots=True)
 class ClassicBase:
@@ -46,8 +50,11 @@ class ClassicBase:
     def unchanged(self, newer: Newer, unit: CheckpointUnit) -> list[Group]:
         """The row groups that the checkpoint after newer commits takes over.
 
-        There are none unless the file has the form that the next one gets, in schema, writer and version of Spark.
+        There are none unless the file has the form that the next one gets, in schema, writer and version of Spark; nor
+        where it is small.
         """
+        if self.data.size * _TIMES_SMALLER < unit.row_group_bytes:
+            return []
         metadata = newer.others.metadata
         columns = checkpoint_columns(metadata, newer.others.protocol)
         schema = content.checkpoint_schema(columns)

@@ -217,6 +217,13 @@ def test_row_groups_stay_only_where_they_are_of_the_size_and_compression_that_is
 
 
 @pytest.mark.usefixtures("_small_row_groups")
+def test_no_row_group_of_a_file_stays_that_is_quicker_written_anew() -> None:
+    data = ours(*IN_GROUPS)
+    assert staying(data, row_group_bytes=data.size * 32) == [0, 2, 3]
+    assert staying(data, row_group_bytes=data.size * 32 + 1) == []
+
+
+@pytest.mark.usefixtures("_small_row_groups")
 def test_no_row_group_stays_where_the_next_file_has_another_form() -> None:
     metadata = replace(STATE.metadata, schema_string=schema_string(from_ddl("id long, day string, more long")))
     assert staying(ours(*IN_GROUPS), metadata) == []
