@@ -44,8 +44,8 @@ class HalfKept:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)
 
-    def create(self, key: str, data: Data) -> object:
-        answer = self._store.create(key, bytes(data)[: len(data) // 2])
+    def create(self, key: str, data: Data, **options: bool) -> object:
+        answer = self._store.create(key, bytes(data)[: len(data) // 2], **options)
         assert isinstance(answer, Created)
         return answer
 

@@ -78,8 +78,8 @@ class Hasty:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)
 
-    def create(self, key: str, data: Data) -> object:
-        return self._of(key).create(key, data)
+    def create(self, key: str, data: Data, **options: bool) -> object:
+        return self._of(key).create(key, data, **options)
 
     def replace(self, key: str, data: Data, *, if_match: ETag | None) -> object:
         return self._of(key).replace(key, data, if_match=if_match)

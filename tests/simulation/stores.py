@@ -32,8 +32,11 @@ class ScheduledStore:
         """The canonical location."""
         return self.inner.location
 
-    def create(self, key: str, data: Data) -> Created | Exists:
-        return self.calls.call(self, "create", key, partial(self.inner.create, key, data))
+    def create(self, key: str, data: Data, *, synced: bool = True) -> Created | Exists:
+        return self.calls.call(self, "create", key, partial(self.inner.create, key, data, synced=synced))
+
+    def sync(self, folder: str) -> None:
+        self.calls.call(self, "sync", folder, partial(self.inner.sync, folder))
 
     def replace(self, key: str, data: Data, *, if_match: ETag | None) -> Replaced | Changed:
         return self.calls.call(self, "replace", key, partial(self.inner.replace, key, data, if_match=if_match))

@@ -80,7 +80,7 @@ class ChecksumTrail:
     versions behind.
 
     Where a store takes its time over each object, a version would otherwise take twice as long. ``guard`` is called in
-    that thread, too. At the end of the ``with`` block all are written.
+    that thread, too. At the end of the ``with`` block all are written, and their folder is yet to be synced.
     """
 
     def __init__(self, unit: CommitUnit, store: Store, guard: Guard) -> None:
@@ -121,7 +121,7 @@ class ChecksumTrail:
             checksum = self._chain.following(work, data)
             if checksum is not None:
                 self.checksum = encode(checksum)
-                write_checksum(self._store, key, checksum, guard=self._guard)
+                write_checksum(self._store, key, checksum, guard=self._guard, synced=False)
         except LeaseLost:
             self.checksum, self.lost_at = None, work.version
         except DeltaMirrorError as error:
@@ -135,7 +135,7 @@ class ChecksumTrail:
         self.failure = self.failure or failure
 
 
-def write_checksum(store: Store, key: str, checksum: Checksum, *, guard: Guard) -> bool:
+def write_checksum(store: Store, key: str, checksum: Checksum, *, guard: Guard, synced: bool = True) -> bool:
     """Create the object. One that is there is kept if readers learn nothing wrong from it, else replaced.
 
     Whether anything was written.
@@ -144,7 +144,7 @@ def write_checksum(store: Store, key: str, checksum: Checksum, *, guard: Guard) 
     for _ in range(_TRIES):
         guard()
         with Step.PUT_CHECKSUM:
-            put = store.create(key, data)
+            put = store.create(key, data, synced=synced)
         if isinstance(put, Created):
             return True
         found = store.read(key)

@@ -10,7 +10,7 @@ from typing import Final
 from deltamirror.config import redact_text
 from deltamirror.delta.checksum import decode
 from deltamirror.delta.chunks import Chunk
-from deltamirror.delta.names import commit_key
+from deltamirror.delta.names import LOG_DIRECTORY, commit_key
 from deltamirror.errors import DeltaMirrorError, Diverged, Internal, LeaseLost, LogChanged, Transient
 from deltamirror.publish.assembly import commit_data
 from deltamirror.publish.checksums import ChecksumTrail
@@ -66,7 +66,8 @@ def publish_commits(
 
     An object is never replaced. One that is there already with the same bytes is ours, from an attempt whose reply was
     lost; with other bytes the log has diverged, and the table stops. Nothing is put unless the version before the first
-    one is there. At least one version is tried, however small the budget. ``fetch`` is called in this thread, ``guard``
+    one is there. None counts as published before the folder is synced, once for all of them. At least one version is
+    tried, however small the budget. ``fetch`` is called in this thread, ``guard``
     also in the thread that writes the checksums. Where there is a ``reader``, the last version counts as published once
     that one opened it and sees what was committed.
     """
@@ -91,6 +92,13 @@ def publish_commits(
         # The process that holds the lease finds these commits in the log, and writes the checksums that are missing.
         published = [(done, put_at) for done, put_at in published if done.version < checksums.lost_at]
     checksum, unread = checksums.checksum, None
+    if published:
+        try:
+            publisher.sync_log()
+        except LeaseLost:
+            published, failure, checksum = [], None, None
+        except _Stopped as stopped:
+            published, failure, checksum = [], stopped.failure, None
     if reader is not None and published:
         unread = publisher.read_last(reader, published[-1][0], checksum)
     if unread is not None:
@@ -159,6 +167,11 @@ class _Publisher:
         done = Published(version=version, already=already, num_bytes=len(data), milliseconds=milliseconds)
         return done, data, ended
 
+    def sync_log(self) -> None:
+        """Wait until a crash of the machine takes back none of the unit's objects, checksums among them."""
+        with self._stage(Stage.PUT, self.unit.commits[0], LOG_DIRECTORY):
+            self.store.sync(LOG_DIRECTORY)
+
     def read_last(self, reader: LogReader, done: Published, checksum: bytes | None) -> Failure | None:
         """Let a reader open the last version that was published, whose checksum this is; why it does not count."""
         certain = None if checksum is None else decode(checksum)
@@ -180,7 +193,7 @@ class _Publisher:
             with self._stage(Stage.LEASE, work, key):
                 self.guard()
             with Step.PUT_COMMIT:
-                put = self.store.create(key, data)
+                put = self.store.create(key, data, synced=False)
             if isinstance(put, Created):
                 return False
             with self.watch.at(_VERIFY):

@@ -219,9 +219,13 @@ class BoundedStore:
         """The canonical location."""
         return self.inner.location
 
-    def create(self, key: str, data: Data) -> Created | Exists:
+    def create(self, key: str, data: Data, *, synced: bool = True) -> Created | Exists:
         """As the store does; it may also happen after it was given up, as after any lost reply."""
-        return self._run("create", key, partial(self.inner.create, key, data), moves=len(data))
+        return self._run("create", key, partial(self.inner.create, key, data, synced=synced), moves=len(data))
+
+    def sync(self, folder: str) -> None:
+        """As the store does; it waits for names alone, each object's bytes were waited for when it was created."""
+        self._run("sync", folder, partial(self.inner.sync, folder))
 
     def replace(self, key: str, data: Data, *, if_match: ETag | None) -> Replaced | Changed:
         """As the store does."""

@@ -25,8 +25,8 @@ class DiskStore:
     """The files below a folder, which need not exist.
 
     A file is written beside its target under a temporary name, synced, and then linked (which never replaces) or
-    renamed to its target; then the folder is synced. ``replace`` is a compare-and-swap among the processes that use
-    this class: a writer that does not ask for the lock is not kept out.
+    renamed to its target; then the folder is synced, at once or by ``sync``. ``replace`` is compare-and-swap among the
+    processes that use this class: a writer that does not ask for the lock is not kept out.
 
     The folder itself may be reached through symbolic links. Below it none is followed: the files behind one are not the
     table's, and a log that was cleaned or repaired there would be another one's.
@@ -39,17 +39,21 @@ class DiskStore:
         """The canonical location."""
         return canonical_location(str(self.root))
 
-    def create(self, key: str, data: Data) -> Created | Exists:
+    def create(self, key: str, data: Data, *, synced: bool = True) -> Created | Exists:
         """Link a synced file to its name, which fails if the name is taken."""
         check_data(key, data)
         target = self._path(key)
         with self._translated("create", key):
-            if _is_file(target) or not (etag := _linked(target, data)):
-                # Also of what another process linked: it may have died before its own sync.
+            etag = None if _is_file(target) else _linked(target, data)
+            if synced:  # also what another process linked: it may have died before its own sync
                 files.sync_folder(target.parent)
-                return Exists()
-            files.sync_folder(target.parent)
-            return Created(etag)
+            return Exists() if etag is None else Created(etag)
+
+    def sync(self, folder: str) -> None:
+        """Sync the folder once for all names that were linked in it, whoever linked them."""
+        check_folder(folder)
+        with self._translated("sync", folder):
+            files.sync_folder(self._folder(folder))
 
     def replace(self, key: str, data: Data, *, if_match: ETag | None) -> Replaced | Changed:
         """Under a lock: compare, then rename."""

@@ -67,14 +67,17 @@ class ObjectStore:
     def __reduce__(self) -> tuple[Callable[..., Store], tuple[Any, ...]]:
         return self.reopen
 
-    def create(self, key: str, data: Data) -> Created | Exists:
-        """One PUT with ``If-None-Match: *``. A timeout is ``Unavailable``, and the object may be there.
+    def create(self, key: str, data: Data, *, synced: bool = True) -> Created | Exists:
+        """One PUT with ``If-None-Match: *``, durable by itself. A timeout is ``Unavailable``, and it may be there.
 
         A store may refuse before it has read all of a large object, and hang up: the refusal is lost with the rest of
         the object. So after a connection that broke, the store is asked whether there is an object.
         """
         etag = self._put(key, data, mode="create")
         return Exists() if etag is None else Created(etag)
+
+    def sync(self, folder: str) -> None:
+        """Nothing: each object was durable before its reply."""
 
     def replace(self, key: str, data: Data, *, if_match: ETag | None) -> Replaced | Changed:
         """One PUT with ``If-Match``."""

@@ -1,8 +1,8 @@
 """The boundary to stores: few operations, and expected outcomes as values.
 
 A store is the tree below one location. A key is a relative path in it (``_delta_log/00000000000000000000.json``). Every
-write is atomic and durable: a reader sees the whole object or none, and what was answered survives a crash. Whatever
-else goes wrong is one of the errors in ``errors.py``.
+write is atomic and durable: a reader sees the whole object or none, and what was answered survives a crash (but for a
+``create`` that leaves that to ``sync``). Whatever else goes wrong is one of the errors in ``errors.py``.
 
 A reply can be lost, and a client that tries again can meet its own first try: ``create`` then answers ``Exists`` for an
 object that it made itself. A store may also answer ``Exists`` because another upload is under way that fails later. So
@@ -81,8 +81,15 @@ class Store(Protocol):
     def location(self) -> str:
         """The canonical location."""
 
-    def create(self, key: str, data: Data) -> Created | Exists:
-        """Put an object where there is none; it never replaces one. Empty objects are refused: no reader wants one."""
+    def create(self, key: str, data: Data, *, synced: bool = True) -> Created | Exists:
+        """Put an object where there is none; it never replaces one. Empty objects are refused: no reader wants one.
+
+        With ``synced=False`` a disk may forget the object's name when the machine crashes, until ``sync``: for a caller
+        who puts many objects into a folder, and counts none of them before that.
+        """
+
+    def sync(self, folder: str) -> None:
+        """Return once every object that was created directly in a folder survives a crash of the machine."""
 
     def replace(self, key: str, data: Data, *, if_match: ETag | None) -> Replaced | Changed:
         """Put an object in the place of the one that is known; None: where there is none."""

@@ -43,7 +43,7 @@ def test_a_version_is_escalated_past_the_last_of_its_attempts_once_and_closed_wh
         return CommitOutcome(table_id=unit.table_id, lease=unit.lease, failure=failure)
 
     runner = ScriptedRunner(InProcessRunner(catalog.database, local_settings()), script)
-    with mirror_of(catalog, runner=runner, attempts=3) as engine:
+    with mirror_of(catalog, runner=runner, attempts=3, breaker_enabled=False) as engine:
         for _ in range(2):
             with pytest.raises(Unavailable):
                 engine.mirror("t")

@@ -297,8 +297,9 @@ def test_another_table_in_the_place_of_a_checkpoint_is_replaced(any_store: Store
 class _Corrupting(RecordingStore):
     """A store that says yes, and keeps something else."""
 
-    def create(self, key: str, data: Data) -> Created | Exists:
-        return super().create(key, bytes(data)[:-1] + b"?" if "checkpoint" in key and key != POINTER_KEY else data)
+    def create(self, key: str, data: Data, **options: bool) -> Created | Exists:
+        is_meant = "checkpoint" in key and key != POINTER_KEY
+        return super().create(key, bytes(data)[:-1] + b"?" if is_meant else data, **options)
 
     def replace(self, key: str, data: Data, **known: Any) -> Any:
         return super().replace(key, bytes(data)[:-1] + b"?" if key != POINTER_KEY else data, **known)

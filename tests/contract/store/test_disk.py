@@ -79,6 +79,26 @@ def test_a_lost_race_syncs_the_folder_for_a_winner_that_may_have_died(disk: Disk
 
 
 @pytest.mark.requirement("R44")
+def test_names_may_be_synced_together_each_after_its_bytes(disk: DiskStore, traced: list[str]) -> None:
+    disk.create("_delta_log/a", b"x")
+    traced.clear()
+    disk.create("_delta_log/b", b"x", synced=False)
+    disk.create("_delta_log/c", b"x", synced=False)
+    assert disk.create("_delta_log/b", b"y", synced=False) == Exists()
+    disk.sync("_delta_log")
+    assert traced == ["sync tmp", "link b", "sync tmp", "link c", "sync _delta_log"]
+
+
+def test_a_folder_that_is_gone_or_is_a_link_is_not_synced_in_silence(disk: DiskStore, tmp_path: Path) -> None:
+    with pytest.raises(DeltaMirrorError):
+        disk.sync("_delta_log")
+    disk.root.mkdir(parents=True)
+    (disk.root / "_delta_log").symlink_to(tmp_path)
+    with pytest.raises(DeltaMirrorError, match="symbolic link"):
+        disk.sync("_delta_log")
+
+
+@pytest.mark.requirement("R44")
 def test_nothing_but_the_objects_is_left_behind(disk: DiskStore) -> None:
     assert isinstance(disk.create(KEY, b"x"), Created)
     assert disk.create(KEY, b"y") == Exists()

@@ -37,6 +37,15 @@ def test_an_object_is_created_once_and_never_replaced_by_a_create(any_store: Sto
 
 
 @pytest.mark.requirement("R45")
+def test_an_object_whose_name_is_synced_later_is_there_and_never_replaced(any_store: Store) -> None:
+    assert isinstance(any_store.create(COMMIT, b"first", synced=False), Created)
+    assert any_store.create(COMMIT, b"second", synced=False) == Exists()
+    any_store.sync(LOG)
+    assert any_store.create(COMMIT, b"third") == Exists()
+    assert content(any_store, COMMIT) == b"first"
+
+
+@pytest.mark.requirement("R45")
 def test_a_create_of_a_large_object_that_is_there_says_so_though_the_store_hangs_up(any_store: Store) -> None:
     large = b"x" * (12 * 1024 * 1024)
     assert isinstance(any_store.create(COMMIT, b"first"), Created)

@@ -37,8 +37,12 @@ class RecordingStore:
     def location(self) -> str:
         return self._store.location
 
-    def create(self, key: str, data: Data) -> Created | Exists:
-        return self._put("create", key, lambda: self._store.create(key, data))
+    def create(self, key: str, data: Data, *, synced: bool = True) -> Created | Exists:
+        return self._put("create", key, lambda: self._store.create(key, data, synced=synced))
+
+    def sync(self, folder: str) -> None:
+        self._record("sync", folder)
+        self._store.sync(folder)
 
     def replace(self, key: str, data: Data, *, if_match: ETag | None) -> Replaced | Changed:
         return self._put("replace", key, lambda: self._store.replace(key, data, if_match=if_match))

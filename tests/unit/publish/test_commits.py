@@ -10,7 +10,8 @@ import pytest
 
 from deltamirror.config import StorageSettings
 from deltamirror.delta.chunks import Chunk
-from deltamirror.errors import DeltaMirrorError, Internal, LeaseLost, Unavailable
+from deltamirror.delta.names import LOG_DIRECTORY
+from deltamirror.errors import CapacityExceeded, DeltaMirrorError, Internal, LeaseLost, Unavailable
 from deltamirror.publish.commits import publish_commits
 from deltamirror.storage.open import store_at
 from deltamirror.storage.store import Store
@@ -104,6 +105,51 @@ def test_a_lease_that_is_lost_at_the_first_put_publishes_nothing(store: Store) -
 
     outcome = publish(unit_of(WORK), store, guard=guard)
     assert (outcome.published, outcome.failure, outcome.checksum, log_of(store)) == ((), None, None, {})
+
+
+def test_the_folder_is_synced_once_when_all_objects_have_their_names(store: Store) -> None:
+    watching, calls = watched(store)
+    assert len(publish(unit_of(WORK), watching).published) == len(WORK)
+    assert calls.of("sync") == [LOG_DIRECTORY]
+    assert [operation for operation, _ in calls.made if operation in {"create", "sync"}][-1] == "sync"
+
+
+def test_a_unit_that_put_nothing_syncs_nothing(store: Store) -> None:
+    watching, calls = watched(store)
+    outcome = publish_commits(unit_of(WORK), watching, fetch=failing(Unavailable("gone"), at=0), guard=held)
+    assert (outcome.published, calls.of("sync")) == ((), [])
+
+
+def test_what_was_put_before_a_failure_is_synced_and_counts(store: Store) -> None:
+    def fail(operation: str, key: str) -> None:
+        if (operation, key) == ("create", commit_key(3)):
+            raise Unavailable("gone")
+
+    watching, calls = watched(store, before=fail)
+    outcome = publish(unit_of(WORK), watching)
+    assert ([done.version for done in outcome.published], calls.of("sync")) == ([0, 1, 2], [LOG_DIRECTORY])
+    assert outcome.failure is not None
+    assert outcome.failure.version == 3
+
+
+@pytest.mark.parametrize("error", [Unavailable("gone"), CapacityExceeded("full"), LeaseLost("the service stops")])
+def test_what_may_not_be_on_disk_does_not_count_and_the_next_attempt_finds_it(
+    store: Store, error: DeltaMirrorError
+) -> None:
+    def fail(operation: str, key: str) -> None:
+        if operation == "sync":
+            raise error
+
+    watching, _ = watched(store, before=fail)
+    outcome = publish(unit_of(WORK), watching)
+    assert (outcome.published, outcome.checksum) == ((), None)
+    if isinstance(error, LeaseLost):
+        assert outcome.failure is None
+    else:
+        assert outcome.failure == Failure(error=error, stage=Stage.PUT, version=0, key=LOG_DIRECTORY)
+    again = publish(unit_of(WORK), store)
+    assert [done.already for done in again.published] == [True] * len(WORK)
+    assert (again.failure, again.checksum is None) == (None, False)
 
 
 def test_secrets_in_an_unforeseen_error_are_not_told(store: Store) -> None:

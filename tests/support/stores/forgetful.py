@@ -1,0 +1,75 @@
+"""A machine that crashes: names that its disk was not told to sync may be gone afterwards, and in any order."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from threading import Lock
+from typing import Any, cast
+
+from deltamirror.errors import Unavailable
+from deltamirror.storage.store import Created, Data, Exists, Store
+
+
+@dataclass
+class Machine:
+    """Remembers which objects a crash could take. The store call number ``crash_at`` (from 1) and all after it fail."""
+
+    crash_at: int
+    called: int = 0
+    unsynced: list[str] = field(default_factory=list)
+    lock: Lock = field(default_factory=Lock)
+
+    def wrap(self, store: Store) -> Store:
+        """The store, on this machine."""
+        return cast("Store", _Forgetful(store, self))
+
+    def crash(self, store: Store, *, keep: Callable[[int], bool]) -> None:
+        """Take the names that are not on disk, but for those whose place in the order of creation is kept."""
+        store.delete([key for place, key in enumerate(self.unsynced) if not keep(place)])
+        self.unsynced.clear()
+
+    def begin(self) -> None:
+        """Count a call, which fails when the machine is gone."""
+        with self.lock:
+            self.called += 1
+            if 0 < self.crash_at <= self.called:
+                raise Unavailable("the machine is gone")
+
+    def created(self, key: str) -> None:
+        """The object has its name, in memory alone."""
+        with self.lock:
+            self.unsynced.append(key)
+
+    def synced(self, folder: str) -> None:
+        """The names in the folder are on disk."""
+        with self.lock:
+            self.unsynced = [key for key in self.unsynced if key.rpartition("/")[0] != folder]
+
+
+@dataclass(frozen=True)
+class _Forgetful:
+    store: Store
+    machine: Machine
+
+    def __getattr__(self, name: str) -> Any:
+        operation = getattr(self.store, name)
+        if not callable(operation):
+            return operation
+
+        def call(*arguments: Any, **options: Any) -> Any:
+            self.machine.begin()
+            return operation(*arguments, **options)
+
+        return call
+
+    def create(self, key: str, data: Data, *, synced: bool = True) -> Created | Exists:
+        self.machine.begin()
+        answer = self.store.create(key, data, synced=synced)
+        self.machine.created(key)
+        if synced:
+            self.machine.synced(key.rpartition("/")[0])
+        return answer
+
+    def sync(self, folder: str) -> None:
+        self.machine.begin()
+        self.store.sync(folder)
+        self.machine.synced(folder)
