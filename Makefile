@@ -34,7 +34,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: audit bench bench-check bench-lag check clean coverage demo format fuzz golden help java lock mutants reference-logs scale setup soak test test-fast
+.PHONY: audit bench bench-check bench-lag check clean coverage demo format fuzz golden help java lint lock mutants reference-logs scale setup soak test test-fast types
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 28
@@ -72,9 +72,14 @@ scale: setup ## Huge commits, in bounded memory; every version opened by every r
 	EVERY_VERSION=1 $(BIN)/pytest -m spark tests/interop/test_every_reader.py
 
 check: setup ## Lint, types, import contract, links, generated documents, no stubs, plain subjects
+	@$(MAKE) --no-print-directory --jobs 2 --output-sync types lint
+
+types: setup
+	$(BIN)/mypy
+
+lint: setup
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
-	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 	$(BIN)/python scripts/check_links.py
 	$(BIN)/python scripts/requirements_table.py --check
