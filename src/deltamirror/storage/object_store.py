@@ -77,7 +77,8 @@ class ObjectStore:
         return Exists() if etag is None else Created(etag)
 
     def sync(self, folder: str) -> None:
-        """Nothing: each object was durable before its reply."""
+        """Nothing but a look at the name: each object was durable before its reply."""
+        check_folder(folder)
 
     def replace(self, key: str, data: Data, *, if_match: ETag | None) -> Replaced | Changed:
         """One PUT with ``If-Match``."""
