@@ -50,7 +50,7 @@ class DiskStore:
             return Exists() if etag is None else Created(etag)
 
     def sync(self, folder: str) -> None:
-        """Sync the folder once for all names that were linked in it, whoever linked them."""
+        """Sync the folder once for all names that were linked in it, also those of other processes."""
         check_folder(folder)
         with self._translated("sync", folder):
             files.sync_folder(self._folder(folder))
