@@ -74,10 +74,10 @@ scale: setup ## Huge commits, in bounded memory; every version opened by every r
 check: setup ## Lint, types, import contract, links, generated documents, no stubs, plain subjects
 	@$(MAKE) --no-print-directory --jobs 2 --output-sync types lint
 
-types: setup
+types: setup ## Check the types alone
 	$(BIN)/mypy
 
-lint: setup
+lint: setup ## All of `make check` but the types
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/lint-imports --no-cache

@@ -16,9 +16,9 @@ from pyarrow.json import read_json as parsed_json
 
 from benchmarks.child import OwnMemory, memory_now, memory_peak, seconds_of
 from benchmarks.lab import TABLE, Place
-from benchmarks.publish_tasks import settings_of
+from benchmarks.publish_tasks import settings_of, warm_up
 from benchmarks.stock_spark import opener, stock_session
-from deltamirror import MirrorEngine
+from deltamirror import Catalog, MirrorEngine
 from deltamirror.delta.names import LOG_DIRECTORY
 
 
@@ -33,9 +33,15 @@ def copy_log(*, place: dict[str, str], name: str) -> str:
 
 
 def deltamirror(*, place: dict[str, str]) -> dict[str, float]:
-    """The checkpoint of the newest version, in this process."""
+    """The checkpoint of the newest version, in this process, which wrote a small one before."""
     where = Place(**place)
-    with MirrorEngine(settings=settings_of(where)) as engine, OwnMemory() as own:
+    with Catalog(where.url) as catalog, MirrorEngine(settings=settings_of(where)) as engine:
+        warm_up(engine, catalog, where)
+        return _of_newest(engine, where)
+
+
+def _of_newest(engine: MirrorEngine, where: Place) -> dict[str, float]:
+    with OwnMemory() as own:
         held, begin = memory_now(), time.perf_counter()
         version = engine.checkpoint(TABLE)
         seconds = time.perf_counter() - begin

@@ -31,9 +31,14 @@ class Line:
 
     @classmethod
     def through(cls, first: tuple[float, float], last: tuple[float, float]) -> "Line":
-        """The line through two points; neither part of the cost is below nothing."""
+        """The line through two points; a cost that did not grow between them is taken to grow from nothing to the last.
+
+        A JVM compiles its code as it goes, which the first load pays.
+        """
         (x1, y1), (x2, y2) = first, last
-        each = max(0.0, (y2 - y1) / (x2 - x1))
+        if y2 <= y1:
+            return cls(0.0, y2 / x2)
+        each = (y2 - y1) / (x2 - x1)
         return cls(max(0.0, y1 - each * x1), each)
 
     def at(self, amount: float) -> float:

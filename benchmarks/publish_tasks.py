@@ -20,10 +20,9 @@ from benchmarks.writers import DELTA_RS, open_writer, prepare
 from deltamirror import Catalog, MirrorEngine
 from deltamirror.batches import batched
 from deltamirror.config import Settings, StorageSettings
-from deltamirror.delta.names import LOG_DIRECTORY, commit_name
+from deltamirror.delta.names import LOG_DIRECTORY, checksum_name, commit_name
 from deltamirror.storage.open import store_at
 
-_WARM_UP = "warm.up"
 _UNUSED = 1_000_000
 
 
@@ -43,18 +42,21 @@ def mirror(
     where = Place(**place)
     settings = settings_of(where, runner=runner, batch=batch, checkpoints=checkpoints, verify=verify)
     with Catalog(where.url) as catalog, MirrorEngine(settings=settings) as engine:
-        every = {"delta.checkpointInterval": "1"}
-        warm_up = catalog.create_table(
-            _WARM_UP, location=f"{where.folder}/warm-up", schema=NUMBERED_SCHEMA, properties=every
-        )
-        warm_up.append(islice(numbered_adds(first=0), 1))
-        assert (engine.mirror(_WARM_UP).checkpoint is not None) == checkpoints
+        warm_up(engine, catalog, where)
         held, begin, computed = memory_now(), time.perf_counter(), time.process_time()
         summary = engine.run(once=True)
         seconds, computed = time.perf_counter() - begin, time.process_time() - computed
         assert not summary.failures, summary.failures
         taken = {"rate": summary.versions / seconds, "seconds": seconds, "computed": computed}
         return {**taken, "input": held, "peak": memory_peak()}
+
+
+def warm_up(engine: MirrorEngine, catalog: Catalog, place: Place) -> None:
+    """Mirror another table, with a checkpoint unless the settings have none."""
+    every, name = {"delta.checkpointInterval": "1"}, f"warm.up_{time.time_ns()}"
+    table = catalog.create_table(name, location=f"{place.folder}/{name}", schema=NUMBERED_SCHEMA, properties=every)
+    table.append(islice(numbered_adds(first=0), 1))
+    assert (engine.mirror(name).checkpoint is not None) == engine.settings.checkpoint.enabled
 
 
 def settings_of(
@@ -86,9 +88,14 @@ def delta_rs_commits(*, place: dict[str, str], count: int) -> dict[str, float]:
 
 
 def bare_creates(*, place: dict[str, str], count: int) -> dict[str, float]:
-    """As many objects of the size of a commit, put one after the other with nothing else to do."""
-    folder = Path(Place(**place).folder) / "bare"
-    return _rate(count, lambda: _put(str(folder), range(count)))
+    """Commits and checksums put one after the other with nothing else to do, in units of the default size."""
+    folder = str(Path(Place(**place).folder) / "bare")
+
+    def run() -> None:
+        for some in batched(range(count), Settings().mirror.batch_versions):
+            _put(folder, some)
+
+    return _rate(count, run)
 
 
 def bare_jobs(*, place: dict[str, str], count: int) -> dict[str, float]:
@@ -97,7 +104,7 @@ def bare_jobs(*, place: dict[str, str], count: int) -> dict[str, float]:
 
     def put(numbers: Iterable[int]) -> None:
         def task(items: Iterable[int]) -> Iterable[int]:
-            yield _put(folder, list(items), objects=2)
+            yield _put(folder, items)
 
         spark.sparkContext.parallelize(numbers, 1).mapPartitions(task).collect()
 
@@ -127,7 +134,7 @@ def bare_one_by_one(*, place: dict[str, str], count: int) -> dict[str, float]:
             for version in range(count):
                 connection.execute(claimed)
                 connection.commit()
-                _put(folder, [version], objects=2)
+                _put(folder, [version])
                 connection.execute(recorded, list({**row, "version": _UNUSED + version}.values()))
                 connection.commit()
 
@@ -143,13 +150,14 @@ def connected(place: Place) -> Any:
     return connection
 
 
-def _put(folder: str, numbers: Iterable[int], *, objects: int = 1) -> int:
-    """Put so many objects for each number; how many that were."""
+def _put(folder: str, numbers: Iterable[int]) -> int:
+    """Put two objects for each number, as a unit is put; how many that were."""
     store, done = store_at(folder, StorageSettings()), 0
     for number in numbers:
-        for name in (commit_name(number + 1), f"{number + 1:020}.crc")[:objects]:
-            store.create(f"{LOG_DIRECTORY}/{name}", b"x" * 900)
+        for name in (commit_name(number + 1), checksum_name(number + 1)):
+            store.create(f"{LOG_DIRECTORY}/{name}", b"x" * 900, synced=False)
             done += 1
+    store.sync(LOG_DIRECTORY)
     return done
 
 

@@ -15,6 +15,7 @@ from deltamirror.config import Settings, StorageSettings, WriterSettings
 from deltamirror.errors import Conflict, Diverged, InvalidAction, NotFound, Refused
 from deltamirror.ops.adopt.adoption import adopt_all
 from deltamirror.ops.reconcile.repair import repair
+from deltamirror.storage import files
 from deltamirror.txnlog.content.superseded import superseded_of
 from tests.support.imports.adoptions import (
     PLAIN,
@@ -330,11 +331,16 @@ def test_a_table_that_nobody_else_wrote_to_has_nothing_to_adopt(
         adopted(engine, "no")
 
 
-def test_what_is_ours_before_it_is_recorded_as_published(catalog: Catalog, engine: MirrorEngine, table: Table) -> None:
+def test_what_is_ours_before_it_is_recorded_as_published_once_its_name_is_synced(
+    catalog: Catalog, engine: MirrorEngine, table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
     append(table, 2)
     (log_of(table) / f"{3:020}.json").write_bytes(table.commit_file(3))
     their_commit(table, 4, add_line("theirs"))
+    synced = list[tuple[Path, int | None]]()
+    monkeypatch.setattr(files, "sync_folder", lambda folder: synced.append((folder, table.info().published)))
     found = adopted(engine)
+    assert synced == [(log_of(table), 2)]
     assert (found.adopted, found.rebased, table.info().published) == ((4,), {4: 5}, 4)
     states = execute(catalog, "SELECT version, state FROM dl_mirror_status ORDER BY version")
     assert [row.state for row in states] == ["SUCCESS"] * 5 + ["PENDING"]

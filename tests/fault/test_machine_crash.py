@@ -11,6 +11,7 @@ from tests.support.mirrors.local import (
     append,
     committed_files,
     local_settings,
+    log_of,
     make_table,
     mirror_of,
     published_files,
@@ -49,7 +50,9 @@ def test_a_recorded_version_outlives_a_crash_of_the_machine_and_the_others_come_
             machine.crash(DiskStore(tmp_path / str(crash_at) / "t"), keep=keep)
             recorded, left = table.info().published, published_files(table)
             assert left.items() <= expected.items()
-            assert left.keys() >= set(sorted(expected)[: 0 if recorded is None else recorded + 1])
+            versions = set(sorted(expected)[: 0 if recorded is None else recorded + 1])
+            assert left.keys() >= versions
+            assert {path.stem for path in log_of(table).glob("*.crc")} >= {Path(name).stem for name in versions}
             with mirror_of(catalog) as engine:
                 assert engine.run(once=True).failures == []
             assert table.info().published == table.info().head == _HEAD
@@ -58,3 +61,26 @@ def test_a_recorded_version_outlives_a_crash_of_the_machine_and_the_others_come_
         if machine.called < crash_at:  # it came to its end
             break
     assert seen == {-1, 3, _HEAD}
+
+
+@pytest.mark.requirement("R43")
+def test_objects_of_a_process_that_died_before_its_sync_count_once_another_process_synced_them(tmp_path: Path) -> None:
+    machine = Machine(crash_at=0)
+    with Catalog(f"sqlite:///{tmp_path / 'lake.db'}") as catalog:
+        catalog.init()
+        table = make_table(catalog, tmp_path)
+        append(table, _HEAD)
+
+        def run() -> None:
+            runner = runner_over(catalog, local_settings(), machine.wrap)
+            with mirror_of(catalog, runner=runner, checkpoint_enabled=False) as engine:
+                engine.run(once=True)
+
+        machine.dies_at_sync = True
+        run()
+        assert (table.info().published, published_files(table)) == (None, committed_files(table))
+        machine.dies_at_sync = False
+        run()
+        assert table.info().published == _HEAD
+        machine.crash(DiskStore(tmp_path / "t"), keep=lambda place: False)
+        assert published_files(table) == committed_files(table)

@@ -212,7 +212,11 @@ TARGETS: Mapping[str, Target] = {
         },
     ),
     "deltamirror/publish/commits.py": Target(
-        tests=("tests/unit/publish/test_unit_outcomes.py", "tests/contract/publish/test_commits.py"),
+        tests=(
+            "tests/unit/publish/test_commits.py",
+            "tests/unit/publish/test_unit_outcomes.py",
+            "tests/contract/publish/test_commits.py",
+        ),
         harmless={
             **_unfrozen("_Publisher"),
             "_Stopped.__init__: super().__init__(failure) -> pass": _EXCEPTION,

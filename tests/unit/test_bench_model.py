@@ -19,7 +19,7 @@ CLAIMS = {"deltamirror postgresql": {"1000": 1.0, "101000": 101.0}}
     [
         (((10, 2.0), (20, 3.0)), Line(1.0, 0.1)),
         (((10, 1.0), (20, 3.0)), Line(0.0, 0.2)),  # cheaper still at nothing than nothing
-        (((10, 3.0), (20, 2.0)), Line(3.0, 0.0)),
+        (((10, 3.0), (20, 2.0)), Line(0.0, 0.1)),  # it grows with nothing that was measured: take the worst
     ],
 )
 def test_a_cost_is_a_line_and_never_below_nothing(

@@ -107,15 +107,21 @@ class StoreCalls:
         key: str = "",
         seconds: float | None,
         hint: str = "",
+        is_final: bool = False,
+        further: Callable[[], float] = lambda: 0.0,
     ) -> T:
         """What ``act`` comes to; ``Unavailable`` if it takes longer than so many seconds, or others hang there.
 
-        ``hint`` is the advice for that; without one, that of a disk.
+        ``hint`` is the advice for that; without one, that of a disk. A call that ``is_final`` makes earlier ones count:
+        it is made though another one hangs, which may wait for something of its own. ``further`` is asked how many
+        seconds more a call may take that is not over by then.
         """
         call, what = _Call(act, location), f"cannot {doing} {location}/{key}".rstrip("/")
-        self._begin(call, what, hint)
+        self._begin(call, what, hint, is_final=is_final)
         try:
-            call.over.wait(seconds)
+            if not call.over.wait(seconds) and (more := further()):
+                seconds = (seconds or 0.0) + more
+                call.over.wait(more)
         finally:
             self._leave(call, seconds)
         if call.is_done:
@@ -134,18 +140,18 @@ class StoreCalls:
             for call in self._under_way:
                 call.over.set()
 
-    def _begin(self, call: _Call[Any], what: str, hint: str) -> None:
+    def _begin(self, call: _Call[Any], what: str, hint: str, *, is_final: bool) -> None:
         with self._lock:
             if self._is_given_up:
                 raise _given_up(what)
-            self._admit(call.location, what, hint)
+            self._admit(call.location, what, hint, is_final=is_final)
             worker = self._free_worker()
             self._under_way.add(call)
         worker.inbox.put(call)
 
-    def _admit(self, location: str, what: str, hint: str) -> None:
+    def _admit(self, location: str, what: str, hint: str, *, is_final: bool) -> None:
         now, hanging = time.monotonic(), self._hanging.get(location)
-        if hanging is None or (hanging.number < MOST_HUNG and now >= hanging.rests_until):
+        if hanging is None or (hanging.number < MOST_HUNG and (is_final or now >= hanging.rests_until)):
             return
         raise Unavailable(
             f"{what}: an earlier call has been hanging there for {now - hanging.since:.0f} s",
@@ -224,8 +230,8 @@ class BoundedStore:
         return self._run("create", key, partial(self.inner.create, key, data, synced=synced), moves=len(data))
 
     def sync(self, folder: str) -> None:
-        """As the store does; it waits for names alone, each object's bytes were waited for when it was created."""
-        self._run("sync", folder, partial(self.inner.sync, folder))
+        """As the store does. It is made though another call hangs: without it none of a unit's objects counts."""
+        self._run("sync", folder, partial(self.inner.sync, folder), moves=LARGE + 1, is_final=True)
 
     def replace(self, key: str, data: Data, *, if_match: ETag | None) -> Replaced | Changed:
         """As the store does."""
@@ -237,12 +243,22 @@ class BoundedStore:
 
     def read(self, key: str) -> Object | None:
         """As the store does; its size says how long it may take."""
-        size = 0
-        if self.limits is not None:
-            if (found := self.head(key)) is None:
+        if self.limits is None:
+            return self._run("read", key, partial(self.inner.read, key))
+        limits, sizes = self.limits, list[int]()
+
+        def act() -> Object | None:
+            if (found := self.inner.head(key)) is None:
                 return None
-            size = found.size
-        return self._run("read", key, partial(self.inner.read, key), moves=size)
+            sizes.append(found.size)
+            return self.inner.read(key)
+
+        def further() -> float:
+            return max(0.0, limits.transfer_timeout - limits.timeout) if sizes and sizes[0] > LARGE else 0.0
+
+        return self.calls.run(
+            act, location=self.location, doing="read", key=key, seconds=limits.timeout, further=further
+        )
 
     def read_range(self, key: str, start: int, length: int) -> bytes | None:
         """As the store does. Many ask for more than there is: that says nothing of how long it may take."""
@@ -289,11 +305,11 @@ class BoundedStore:
         page = partial(self._run, "list", folder, lambda: list(islice(listed, _PAGE)))
         return chain(page(), chain.from_iterable(iter(page, [])))
 
-    def _run(self, doing: str, key: str, act: Callable[[], T], *, moves: int = 0) -> T:
+    def _run(self, doing: str, key: str, act: Callable[[], T], *, moves: int = 0, is_final: bool = False) -> T:
         seconds = None
         if self.limits is not None:
             seconds = self.limits.transfer_timeout if moves > LARGE else self.limits.timeout
-        return self.calls.run(act, location=self.location, doing=doing, key=key, seconds=seconds)
+        return self.calls.run(act, location=self.location, doing=doing, key=key, seconds=seconds, is_final=is_final)
 
 
 def _arrived(inner: Store, limits: StorageSettings | None) -> BoundedStore:

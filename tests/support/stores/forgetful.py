@@ -15,6 +15,8 @@ class Machine:
 
     crash_at: int
     called: int = 0
+    dies_at_sync: bool = False
+    """Whether the process dies before each sync; the machine stays."""
     unsynced: list[str] = field(default_factory=list)
     lock: Lock = field(default_factory=Lock)
 
@@ -71,5 +73,7 @@ class _Forgetful:
 
     def sync(self, folder: str) -> None:
         self.machine.begin()
+        if self.machine.dies_at_sync:
+            raise Unavailable("the process is gone")
         self.store.sync(folder)
         self.machine.synced(folder)

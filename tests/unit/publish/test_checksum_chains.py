@@ -5,6 +5,7 @@ import json
 from collections.abc import Iterator
 from functools import reduce
 from operator import getitem
+from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
@@ -16,8 +17,11 @@ from deltamirror.config import StorageSettings
 from deltamirror.delta.actions import Action, Add, CommitInfo, DomainMetadata, Format, Metadata, Protocol, Remove, Txn
 from deltamirror.delta.checksum import Checksum, checksum_from_totals, decode, encode
 from deltamirror.delta.lines import encode_commit
+from deltamirror.delta.names import LOG_DIRECTORY
 from deltamirror.errors import Internal, LeaseLost, Transient, Unavailable
 from deltamirror.publish.checksums import ChecksumChain, ChecksumTrail, is_true, stated_facts, write_checksum
+from deltamirror.storage import files
+from deltamirror.storage.disk import DiskStore
 from deltamirror.storage.open import store_at
 from deltamirror.storage.store import Exists, Store
 from deltamirror.work import Stage
@@ -113,6 +117,18 @@ def test_a_checksum_is_written_once_and_replaced_if_it_is_wrong(store: Store) ->
     found = store.read(KEY)
     assert found is not None
     assert decode(found.data) == first
+
+
+@pytest.mark.parametrize("synced", [True, False])
+def test_the_name_of_a_checksum_is_synced_unless_a_unit_does_that(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, synced: bool
+) -> None:
+    (tmp_path / LOG_DIRECTORY).mkdir()
+    folders = list[Path]()
+    monkeypatch.setattr(files, "sync_folder", folders.append)
+    options = {} if synced else {"synced": False}
+    assert write_checksum(DiskStore(tmp_path), KEY, begun(add(1))[1], guard=held, **options)
+    assert len(folders) == synced
 
 
 def test_nothing_is_written_or_replaced_without_the_lease(store: Store) -> None:

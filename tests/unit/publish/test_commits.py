@@ -3,7 +3,9 @@
 import dataclasses
 import pickle
 import threading
+import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from uuid import uuid4
 
 import pytest
@@ -13,6 +15,8 @@ from deltamirror.delta.chunks import Chunk
 from deltamirror.delta.names import LOG_DIRECTORY
 from deltamirror.errors import CapacityExceeded, DeltaMirrorError, Internal, LeaseLost, Unavailable
 from deltamirror.publish.commits import publish_commits
+from deltamirror.storage import files
+from deltamirror.storage.disk import DiskStore
 from deltamirror.storage.open import store_at
 from deltamirror.storage.store import Store
 from deltamirror.work import CommitOutcome, CommitWork, Failure, Stage, Verification
@@ -108,10 +112,30 @@ def test_a_lease_that_is_lost_at_the_first_put_publishes_nothing(store: Store) -
 
 
 def test_the_folder_is_synced_once_when_all_objects_have_their_names(store: Store) -> None:
-    watching, calls = watched(store)
+    def wait(operation: str, key: str) -> None:
+        """Let what does not wait for the last checksum be ahead of it."""
+        if operation == "create" and key == commit_key(5, "crc"):
+            time.sleep(0.2)
+
+    watching, calls = watched(store, before=wait)
     assert len(publish(unit_of(WORK), watching).published) == len(WORK)
     assert calls.of("sync") == [LOG_DIRECTORY]
-    assert [operation for operation, _ in calls.made if operation in {"create", "sync"}][-1] == "sync"
+    made = [operation for operation, _ in calls.made if operation in {"create", "sync"}]
+    assert made == ["create"] * 2 * len(WORK) + ["sync"]
+
+
+def test_on_a_disk_names_are_synced_together_and_so_are_those_that_were_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another process may have put them, and died before its sync."""
+    (tmp_path / LOG_DIRECTORY).mkdir()
+    synced = list[Path]()
+    monkeypatch.setattr(files, "sync_folder", synced.append)
+    disk = DiskStore(tmp_path)
+    for number, already in enumerate((False, True), 1):
+        found = publish(unit_of(WORK), disk)
+        assert [done.already for done in found.published] == [already] * len(WORK)
+        assert synced == [tmp_path / LOG_DIRECTORY] * number
 
 
 def test_a_unit_that_put_nothing_syncs_nothing(store: Store) -> None:

@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -10,11 +11,13 @@ from msgspec.structs import replace
 from deltamirror.config import StorageSettings
 from deltamirror.errors import LeaseLost, Unavailable
 from deltamirror.storage import calls as module
+from deltamirror.storage import files
 from deltamirror.storage.address import StoreAddress
 from deltamirror.storage.calls import MOST_HUNG, StoreCalls
 from deltamirror.storage.disk import DiskStore
+from deltamirror.storage.object_store import LARGE
 from deltamirror.storage.open import Stores, open_store, store_at
-from deltamirror.storage.store import ETag, Meta
+from deltamirror.storage.store import ETag, Meta, Store
 
 HASTY = replace(StorageSettings(), timeout=0.05)
 HERE = "file:///lake/t"
@@ -133,17 +136,24 @@ def test_a_folder_that_hangs_when_it_is_opened_is_given_up(mount: Mount, tmp_pat
 
 OPERATIONS: dict[str, Callable[..., object]] = {
     "create": lambda store: store.create("k", b"x"),
+    "sync": lambda store: store.sync("f"),
     "replace": lambda store: store.replace("k", b"x", if_match=None),
     "put": lambda store: store.put("k", b"x"),
     "read": lambda store: store.read("k"),
     "read_range": lambda store: store.read_range("k", 0, 2**30),
     "head": lambda store: store.head("k"),
     "list": lambda store: list(store.list()),
+    "walk": lambda store: list(store.walk()),
     "folders": lambda store: store.folders(),
+    "obstacles": lambda store: store.obstacles("f"),
     "delete": lambda store: store.delete(["k"]),
     "copy": lambda store: store.copy("k", "l"),
     "sweep_temporaries": lambda store: store.sweep_temporaries(before=0),
 }
+
+
+def test_no_operation_of_stores_is_forgotten_here() -> None:
+    assert OPERATIONS.keys() == {name for name, found in vars(Store).items() if name[0] != "_" and callable(found)}
 
 
 @pytest.mark.parametrize("operation", OPERATIONS)
@@ -157,6 +167,42 @@ def test_every_operation_of_a_disk_is_given_up(
         OPERATIONS[operation](store)
 
 
+def test_names_are_synced_at_once_unless_that_is_left_to_a_sync(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, synced = store_at(str(tmp_path), StorageSettings()), list[Path]()
+    (tmp_path / "f").mkdir()
+    monkeypatch.setattr(files, "sync_folder", synced.append)
+    store.create("f/a", b"x", synced=False)
+    assert synced == []
+    store.sync("f")
+    assert synced == [tmp_path / "f"]
+    store.create("f/b", b"x")
+    assert synced == [tmp_path / "f"] * 2
+
+
+def test_objects_can_be_made_to_count_though_a_call_hangs(
+    mount: Mount, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A checksum that hangs must not keep commits from counting."""
+    store = store_at(str(tmp_path), HASTY)
+    monkeypatch.setattr(DiskStore, "create", lambda *_, **__: mount())
+    with pytest.raises(Unavailable):
+        store.create("f/a.crc", b"x", synced=False)
+    with pytest.raises(Unavailable, match="an earlier call has been hanging there"):
+        store.head("f/a.json")
+    (tmp_path / "f").mkdir()
+    store.sync("f")
+
+
+def test_calls_that_make_others_count_are_bounded_too(mount: Mount) -> None:
+    calls = StoreCalls()
+    for _ in range(2 * MOST_HUNG):
+        with pytest.raises(Unavailable):
+            calls.run(mount, location=HERE, doing="sync", seconds=0.02, is_final=True)
+    assert len(mount.asked) == MOST_HUNG
+
+
 def test_a_small_object_has_little_time_however_much_is_asked_for(
     mount: Mount, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -168,17 +214,27 @@ def test_a_small_object_has_little_time_however_much_is_asked_for(
         store.read_range("k", 0, 2**30)
 
 
-def test_a_large_object_has_the_time_of_a_transfer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    store = store_at(str(tmp_path), replace(HASTY, timeout=60.0, transfer_timeout=0.05))
-    large = Meta("k", size=2**30, modified=0, etag=ETag(""))
-    monkeypatch.setattr(DiskStore, "head", lambda *_: large)
-    never = threading.Event()
-    monkeypatch.setattr(DiskStore, "read", lambda *_: never.wait(120))
-    try:
-        with pytest.raises(Unavailable, match=r"no answer within 0\.05 s"):
-            store.read("k")
-    finally:
-        never.set()
+@pytest.mark.parametrize(("size", "allowed"), [(LARGE, "0.05"), (LARGE + 1, "0.1")])
+def test_a_large_object_has_the_time_of_a_transfer(
+    mount: Mount, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int, allowed: str
+) -> None:
+    store = store_at(str(tmp_path), replace(HASTY, transfer_timeout=0.1))
+    begun, begin = threading.Event(), StoreCalls._begin
+
+    def begin_reading(*arguments: Any, **options: Any) -> None:
+        """The time runs from the moment at which the object is being read."""
+        begin(*arguments, **options)
+        assert begun.wait(120)
+
+    def read(*_: object) -> str:
+        begun.set()
+        return mount()
+
+    monkeypatch.setattr(StoreCalls, "_begin", begin_reading)
+    monkeypatch.setattr(DiskStore, "head", lambda *_: Meta("k", size=size, modified=0, etag=ETag("")))
+    monkeypatch.setattr(DiskStore, "read", read)
+    with pytest.raises(Unavailable, match=rf"no answer within {allowed} s"):
+        store.read("k")
 
 
 def test_a_listing_of_many_pages_is_whole_and_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,6 +11,7 @@ from importlib.metadata import version
 from itertools import pairwise
 from typing import IO, Final
 
+from deltamirror.delta.names import LOG_DIRECTORY
 from deltamirror.deltalog.commits import read_commits
 from deltamirror.deltalog.comparison import difference, list_log
 from deltamirror.errors import DeltaMirrorError, Diverged, LeaseLost, Refused
@@ -73,6 +74,9 @@ def adopt(
         theirs = reading.theirs()
         if not theirs:
             return Adoption(table=table, rebased={})
+        if not dry_run:
+            # Versions of ours are recorded as they are found; a process may have died before it synced their names.
+            logs.store(log).sync(LOG_DIRECTORY)
         consent = _Consent(table, drop_conflicting=drop_conflicting, split_transactions=split_transactions)
         done = adopt_history(
             database,

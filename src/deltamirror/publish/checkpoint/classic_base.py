@@ -25,9 +25,10 @@ from deltamirror.work import CheckpointUnit
 UNREADABLE: Final = (InvalidInput, pa.ArrowException, LookupError, TypeError, ValueError)
 """The errors that reading a file of another writer may lead to: it is not a checkpoint that we understand."""
 
+_SMALL: Final = 1024 * 1024
 _TIMES_SMALLER: Final = 32
-"""A file that is so many times smaller than a row group may be is decoded and encoded in less time than row groups of
-it are taken over."""
+"""A base of fewer bytes, some 10,000 files of a table, is decoded and encoded in less time than row groups of it are
+taken over; where row groups are smaller than by default, it is one so many times smaller than one of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +54,7 @@ class ClassicBase:
         There are none unless the file has the form that the next one gets, in schema, writer and version of Spark; nor
         where it is small.
         """
-        if self.data.size * _TIMES_SMALLER < unit.row_group_bytes:
+        if self.data.size < min(_SMALL, unit.row_group_bytes // _TIMES_SMALLER):
             return []
         metadata = newer.others.metadata
         columns = checkpoint_columns(metadata, newer.others.protocol)

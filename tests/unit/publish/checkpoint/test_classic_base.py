@@ -14,7 +14,7 @@ from deltamirror.delta.schema import from_ddl, schema_string
 from deltamirror.deltalog.checkpoint import content, parquet
 from deltamirror.deltalog.checkpoint.layout import FILES
 from deltamirror.deltalog.checkpoint.state import tombstones_after
-from deltamirror.publish.checkpoint import encoding, grouping, thrift
+from deltamirror.publish.checkpoint import classic_base, encoding, grouping, thrift
 from deltamirror.publish.checkpoint.classic_base import UNREADABLE, ClassicBase
 from tests.support.logs.checkpoint_attempts import CLASSIC, replayed, unit
 from tests.support.logs.checkpoint_tables import rows
@@ -217,10 +217,14 @@ def test_row_groups_stay_only_where_they_are_of_the_size_and_compression_that_is
 
 
 @pytest.mark.usefixtures("_small_row_groups")
-def test_no_row_group_of_a_file_stays_that_is_quicker_written_anew() -> None:
+def test_no_row_group_of_a_file_stays_that_is_quicker_written_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     data = ours(*IN_GROUPS)
-    assert staying(data, row_group_bytes=data.size * 32) == [0, 2, 3]
-    assert staying(data, row_group_bytes=data.size * 32 + 1) == []
+    assert staying(data, row_group_bytes=(data.size + 1) * 32 - 1) == [0, 2, 3]
+    assert staying(data, row_group_bytes=(data.size + 1) * 32) == []
+    assert classic_base._SMALL == 2**20
+    for small, expected in ((data.size, [0, 2, 3]), (data.size + 1, [])):
+        monkeypatch.setattr(classic_base, "_SMALL", small)
+        assert staying(data, row_group_bytes=1024**3) == expected
 
 
 @pytest.mark.usefixtures("_small_row_groups")
