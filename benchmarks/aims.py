@@ -78,10 +78,10 @@ def _single(figures: dict[str, Any]) -> Iterator[Verdict]:
 
 
 def _limit(ratio: float, rates: dict[str, float], engine: str) -> str:
-    return beside(ratio, rates[f"bare {engine}"] / rates["delta-rs"], "bare database")
+    return _beside(ratio, rates[f"bare {engine}"] / rates["delta-rs"], "bare database")
 
 
-def beside(ratio: float, limit: float, what: str) -> str:
+def _beside(ratio: float, limit: float, what: str) -> str:
     """A note of what the same run measured of the work that cannot be left out."""
     return f"; {what} {limit:.1f} ×, of which {ratio / limit:.0%}"
 
@@ -101,7 +101,7 @@ def _bulk(figures: dict[str, Any]) -> Iterator[Verdict]:
         if name.startswith("deltamirror"):
             what = name.removeprefix("deltamirror ")
             ratio, bare = base / figure["seconds"], base / figures[f"bare {what.partition(',')[0]}"]["seconds"]
-            note = beside(ratio, bare, "the bare load of its rows")
+            note = _beside(ratio, bare, "the bare load of its rows")
             yield Verdict(f"{figures['count']:,} adds, {what}", ratio, _BULK, note)
 
 
@@ -113,12 +113,12 @@ def _publish(figures: dict[str, Any]) -> Iterator[Verdict]:
     }
     for engine in ("sqlite", "postgresql"):
         batches, one_by_one = (of_peer[f"deltamirror {engine}, {how}"] for how in ("in batches", "one by one"))
-        yield Verdict(f"publishing, {engine}", batches, _PUBLISH, beside(batches, of_peer["bare store"], "bare store"))
-        note = beside(one_by_one, of_peer[f"bare {engine}, one by one"], "bare puts and transactions")
+        yield Verdict(f"publishing, {engine}", batches, _PUBLISH, _beside(batches, of_peer["bare store"], "bare store"))
+        note = _beside(one_by_one, of_peer[f"bare {engine}, one by one"], "bare puts and transactions")
         yield Verdict(f"publishing one by one, {engine}", one_by_one, _ONE_BY_ONE, note)
         yield Verdict(f"batches against one by one, {engine}", batches / one_by_one, _BATCHES)
     on_spark = of_peer["deltamirror sqlite, on Spark"]
-    note = beside(on_spark, of_peer["bare store, on Spark"], "bare puts on Spark")
+    note = _beside(on_spark, of_peer["bare store, on Spark"], "bare puts on Spark")
     yield Verdict("publishing, sqlite, on Spark", on_spark, _PUBLISH, note)
 
 
@@ -129,7 +129,7 @@ def _checkpoint(figures: dict[str, Any]) -> Iterator[Verdict]:
             for which, aim in aims.items():
                 theirs = figures[f"{peer}{data}"][which]
                 ratio = theirs / ours[which]
-                note = beside(ratio, theirs / ours["bare"], "bare Arrow") if which == "first" else ""
+                note = _beside(ratio, theirs / ours["bare"], "bare Arrow") if which == "first" else ""
                 yield Verdict(f"{which} checkpoint, beside {peer}{data}", ratio, aim, note)
         ratio = figures[f"delta-rs{data}"]["megabytes"] / ours["megabytes"]
         yield Verdict(f"size, beside delta-rs{data}", ratio, _SIZE)
@@ -165,7 +165,7 @@ def _opening(figures: dict[str, Any]) -> Iterator[Verdict]:
                     theirs = figures[f"{peer}{suffix}"][what]
                     ratio = theirs / seconds
                     bare = theirs / figures[f"bare {engine}"][what]
-                    note = beside(ratio, bare, "bare driver")
+                    note = _beside(ratio, bare, "bare driver")
                     yield Verdict(f"open and {what}, {engine}, beside {peer}{suffix}", ratio, aim, note)
 
 

@@ -31,7 +31,7 @@ _OTHER_TABLES: Final = {
 def add_versions(place: Place, count: int) -> None:
     """Give the table so many versions of one add."""
     commit_one(place)
-    with closing(_connected(place)) as connection:
+    with closing(connected(place)) as connection:
         cursor = connection.cursor()
         for table in PROJECTIONS:
             row = newest_row(cursor, table)
@@ -43,7 +43,7 @@ def add_versions(place: Place, count: int) -> None:
 
 def add_tables(place: Place, count: int) -> list[str]:
     """Add so many empty tables, whose first version is published; their names."""
-    with closing(_connected(place)) as connection:
+    with closing(connected(place)) as connection:
         cursor = connection.cursor()
         cursor.execute("UPDATE dl_tables SET published_version = 0")
         cursor.execute("UPDATE dl_mirror_status SET state = 'SUCCESS', published_at = updated_at")
@@ -58,7 +58,8 @@ def add_tables(place: Place, count: int) -> list[str]:
     return [f"{TABLE}-{number}" for number in range(1, count + 1)]
 
 
-def _connected(place: Place) -> Any:
+def connected(place: Place) -> Any:
+    """The driver's own connection to a database, in a transaction."""
     match place.engine:
         case "sqlite":
             return sqlite3.connect(place.url.removeprefix("sqlite:///"))

@@ -8,8 +8,9 @@ from deltalake import DeltaTable
 
 from benchmarks.adds import PARTITION_COLUMN
 from benchmarks.child import seconds_of
+from benchmarks.copies import connected
 from benchmarks.lab import Place
-from benchmarks.publish_tasks import connected, settings_of
+from benchmarks.publish_tasks import settings_of
 from benchmarks.stock_spark import opener, stock_session
 from deltamirror import Catalog
 from deltamirror.ops.imports.importing import ImportOrder

@@ -1,19 +1,17 @@
 """What the processes do that measure publishing; each has a fresh process for itself."""
 
-import sqlite3
 import time
 from collections.abc import Callable, Iterable
 from contextlib import closing
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
-import psycopg
 from msgspec.structs import replace
 
 from benchmarks.adds import NUMBERED_SCHEMA, adds, numbered_adds
 from benchmarks.bare import commit_one, newest_row
 from benchmarks.child import memory_now, memory_peak
+from benchmarks.copies import connected
 from benchmarks.lab import TABLE, Place
 from benchmarks.stock_spark import stock_session
 from benchmarks.writers import DELTA_RS, open_writer, prepare
@@ -125,6 +123,8 @@ def bare_one_by_one(*, place: dict[str, str], count: int) -> dict[str, float]:
     commit_one(where)
     folder = str(Path(where.folder) / "bare")
     with closing(connected(where)) as connection:
+        if where.engine == "sqlite":  # whose default is less, where there is a write-ahead log
+            connection.execute("PRAGMA synchronous=FULL")
         row = newest_row(connection.cursor(), "dl_mirror_status")
         mark = "%s" if where.engine == "postgresql" else "?"
         claimed = "UPDATE dl_heads SET committed_at = committed_at + 1"
@@ -139,15 +139,6 @@ def bare_one_by_one(*, place: dict[str, str], count: int) -> dict[str, float]:
                 connection.commit()
 
         return _rate(count, run)
-
-
-def connected(place: Place) -> Any:
-    """The driver's own connection to a place that is no DuckDB file."""
-    if place.engine == "postgresql":
-        return psycopg.connect(place.url)
-    connection = sqlite3.connect(place.url.removeprefix("sqlite:///"))
-    connection.execute("PRAGMA synchronous=FULL")
-    return connection
 
 
 def _put(folder: str, numbers: Iterable[int]) -> int:

@@ -67,9 +67,9 @@ def publish_commits(
     An object is never replaced. One that is there already with the same bytes is ours, from an attempt whose reply was
     lost; with other bytes the log has diverged, and the table stops. Nothing is put unless the version before the first
     one is there. None counts as published before the folder is synced, once for all of them. At least one version is
-    tried, however small the budget. ``fetch`` is called in this thread, ``guard``
-    also in the thread that writes the checksums. Where there is a ``reader``, the last version counts as published once
-    that one opened it and sees what was committed.
+    tried, however small the budget. ``fetch`` is called in this thread, ``guard`` also in the thread that writes the
+    checksums. Where there is a ``reader``, the last version counts as published once that one opened it and sees what
+    was committed.
     """
     deadline = clock() + unit.budget
     published: list[tuple[Published, float]] = []  # with the time at which each was put

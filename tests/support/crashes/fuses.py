@@ -23,7 +23,7 @@ from deltamirror.txnlog.database.engines.sqlite import SqliteDatabase
 T = TypeVar("T")
 
 _PUTS = ("create", "replace", "put")
-_OTHERS = ("read", "read_range", "head", "list", "delete", "copy")
+_OTHERS = ("sync", "read", "read_range", "head", "list", "delete", "copy")
 
 Witness = Callable[[str, str, object], None]
 """Told of every call of a store that took effect: operation, location and key, answer."""

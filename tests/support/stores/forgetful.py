@@ -7,6 +7,7 @@ from typing import Any, cast
 
 from deltamirror.errors import Unavailable
 from deltamirror.storage.store import Created, Data, Exists, Store
+from tests.support.logs.commit_units import watched
 
 
 @dataclass
@@ -22,19 +23,22 @@ class Machine:
 
     def wrap(self, store: Store) -> Store:
         """The store, on this machine."""
-        return cast("Store", _Forgetful(store, self))
+        counted, _ = watched(store, before=self._begin)
+        return cast("Store", _Forgetful(counted, self))
 
     def crash(self, store: Store, *, keep: Callable[[int], bool]) -> None:
         """Take the names that are not on disk, but for those whose place in the order of creation is kept."""
         store.delete([key for place, key in enumerate(self.unsynced) if not keep(place)])
         self.unsynced.clear()
 
-    def begin(self) -> None:
-        """Count a call, which fails when the machine is gone."""
+    def _begin(self, operation: str, key: str) -> None:
+        """Count a call, which fails when the machine, or at a sync the process, is gone."""
         with self.lock:
             self.called += 1
             if 0 < self.crash_at <= self.called:
                 raise Unavailable("the machine is gone")
+        if operation == "sync" and self.dies_at_sync:
+            raise Unavailable("the process is gone")
 
     def created(self, key: str) -> None:
         """The object has its name, in memory alone."""
@@ -53,18 +57,9 @@ class _Forgetful:
     machine: Machine
 
     def __getattr__(self, name: str) -> Any:
-        operation = getattr(self.store, name)
-        if not callable(operation):
-            return operation
-
-        def call(*arguments: Any, **options: Any) -> Any:
-            self.machine.begin()
-            return operation(*arguments, **options)
-
-        return call
+        return getattr(self.store, name)
 
     def create(self, key: str, data: Data, *, synced: bool = True) -> Created | Exists:
-        self.machine.begin()
         answer = self.store.create(key, data, synced=synced)
         self.machine.created(key)
         if synced:
@@ -72,8 +67,5 @@ class _Forgetful:
         return answer
 
     def sync(self, folder: str) -> None:
-        self.machine.begin()
-        if self.machine.dies_at_sync:
-            raise Unavailable("the process is gone")
         self.store.sync(folder)
         self.machine.synced(folder)

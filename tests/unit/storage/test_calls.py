@@ -13,7 +13,7 @@ from deltamirror.errors import LeaseLost, Unavailable
 from deltamirror.storage import calls as module
 from deltamirror.storage import files
 from deltamirror.storage.address import StoreAddress
-from deltamirror.storage.calls import MOST_HUNG, StoreCalls
+from deltamirror.storage.calls import MOST_HUNG, BoundedStore, StoreCalls
 from deltamirror.storage.disk import DiskStore
 from deltamirror.storage.object_store import LARGE
 from deltamirror.storage.open import Stores, open_store, store_at
@@ -185,7 +185,7 @@ def test_objects_can_be_made_to_count_though_a_call_hangs(
     mount: Mount, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A checksum that hangs must not keep commits from counting."""
-    store = store_at(str(tmp_path), HASTY)
+    store = BoundedStore(DiskStore(tmp_path), StoreCalls(), HASTY)
     monkeypatch.setattr(DiskStore, "create", lambda *_, **__: mount())
     with pytest.raises(Unavailable):
         store.create("f/a.crc", b"x", synced=False)
@@ -218,7 +218,7 @@ def test_a_small_object_has_little_time_however_much_is_asked_for(
 def test_a_large_object_has_the_time_of_a_transfer(
     mount: Mount, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int, allowed: str
 ) -> None:
-    store = store_at(str(tmp_path), replace(HASTY, transfer_timeout=0.1))
+    store = BoundedStore(DiskStore(tmp_path), StoreCalls(), replace(HASTY, transfer_timeout=0.1))
     begun, begin = threading.Event(), StoreCalls._begin
 
     def begin_reading(*arguments: Any, **options: Any) -> None:

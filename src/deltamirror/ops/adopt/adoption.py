@@ -70,13 +70,14 @@ def adopt(
     database, log = logs.engine.database, _log(logs, table)
     with logs.turn(log, waits=True), _publishing(logs, log) as lease, tempfile.SpooledTemporaryFile(_IN_MEMORY) as kept:
         log = _log(logs, table)  # read under the lease: no other process publishes from here on
-        reading = _Reading(database, logs.store(log), log, kept)
+        store = logs.store(log)
+        reading = _Reading(database, store, log, kept)
         theirs = reading.theirs()
         if not theirs:
             return Adoption(table=table, rebased={})
         if not dry_run:
             # Versions of ours are recorded as they are found; a process may have died before it synced their names.
-            logs.store(log).sync(LOG_DIRECTORY)
+            store.sync(LOG_DIRECTORY)
         consent = _Consent(table, drop_conflicting=drop_conflicting, split_transactions=split_transactions)
         done = adopt_history(
             database,
