@@ -123,7 +123,7 @@ def bare_one_by_one(*, place: dict[str, str], count: int) -> dict[str, float]:
     commit_one(where)
     folder = str(Path(where.folder) / "bare")
     with closing(connected(where)) as connection:
-        if where.engine == "sqlite":  # whose default is less, where there is a write-ahead log
+        if where.engine == "sqlite":  # as durable as ours, whatever the build of SQLite takes for its default
             connection.execute("PRAGMA synchronous=FULL")
         row = newest_row(connection.cursor(), "dl_mirror_status")
         mark = "%s" if where.engine == "postgresql" else "?"
