@@ -6,8 +6,10 @@ what the reference does.
 """
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import lru_cache
 from hashlib import md5
 from urllib.parse import quote
 
@@ -20,6 +22,8 @@ from deltamirror.delta.lines import json_text
 _LONGEST_SCHEMA = 20_000
 _MOST_LISTED = 30
 _VERSIONS = range(2**63)
+_SCHEMAS = 64
+_SCHEMA_PATH = '"checkpointSchema"+'
 
 Json = dict[str, "Json"] | list["Json"] | str | bool | None
 """JSON whose numbers are ``_Number``, the text that they were written as."""
@@ -88,29 +92,50 @@ _NOTHING = PointerReading(None, Trust.DAMAGED)
 
 def encode(pointer: LastCheckpoint) -> bytes:
     """The bytes of the file: one line that ends with the checksum. Fields that are too long are left out."""
-    text = json_text(_within_limits(pointer))
-    return f'{text[:-1]},"checksum":"{content_checksum(text)}"}}\n'.encode()
+    short = _within_limits(pointer)
+    text = json_text(short)
+    return f'{text[:-1]},"checksum":"{content_checksum(text, short.checkpoint_schema)}"}}\n'.encode()
 
 
 def decode(data: bytes) -> PointerReading:
     """What the file says, and how far to believe it. Never raises: a reader without a pointer lists the log."""
     try:
         pointer = _pointer(_DECODER.decode(data))
-        return PointerReading(pointer, _trust(_parse(data.decode()))) if pointer.version in _VERSIONS else _NOTHING
+        trust = _trust(data.decode(), pointer.checkpoint_schema)
+        return PointerReading(pointer, trust) if pointer.version in _VERSIONS else _NOTHING
     except (ValueError, RecursionError):  # both parsers raise ValueError where it is no JSON, no UTF-8 or no pointer
         return _NOTHING
 
 
-def content_checksum(text: str) -> str:
-    """The checksum of a JSON object: of all it holds but the member ``checksum``."""
-    return _checksum(_parse(text))
+def content_checksum(text: str, schema: msgspec.Raw | None = None) -> str:
+    """The checksum of a JSON object: of all it holds but the member ``checksum``.
+
+    It is found sooner where the value of ``checkpointSchema`` is known.
+    """
+    return _checksum(*_parts(text, schema))
 
 
-def _trust(content: Json) -> Trust:
+def _trust(text: str, schema: msgspec.Raw | None) -> Trust:
+    content, leaves = _parts(text, schema)
     stated = content.get("checksum") if isinstance(content, dict) else None
     if stated is None:
         return Trust.UNVERIFIED
-    return Trust.VERIFIED if stated == _checksum(content) else Trust.DAMAGED
+    return Trust.VERIFIED if stated == _checksum(content, leaves) else Trust.DAMAGED
+
+
+def _parts(text: str, schema: msgspec.Raw | None) -> tuple[Json, Sequence[str]]:
+    """The pointer without its schema, and the leaves of that, which most pointers share with the one before them."""
+    schema_text = "" if schema is None else bytes(schema).decode()
+    if not schema_text.startswith("{") or text.count(schema_text) != 1:
+        return _parse(text), ()
+    return _parse(text.replace(schema_text, "{}")), _schema_leaves(schema_text)
+
+
+@lru_cache(maxsize=_SCHEMAS)
+def _schema_leaves(text: str) -> Sequence[str]:
+    leaves: list[str] = []
+    _collect_leaves(_parse(text), _SCHEMA_PATH, leaves)
+    return leaves
 
 
 def _pointer(read: _Read) -> LastCheckpoint:
@@ -144,8 +169,8 @@ def _unique(members: list[tuple[str, Json]]) -> dict[str, Json]:
     return found
 
 
-def _checksum(content: Json) -> str:
-    leaves: list[str] = []
+def _checksum(content: Json, schema_leaves: Sequence[str]) -> str:
+    leaves = [*schema_leaves]
     _collect_leaves(content, "", leaves)
     texts = sorted(text for text in leaves if not text.startswith('"checksum"='))
     return md5(",".join(texts).encode(), usedforsecurity=False).hexdigest()

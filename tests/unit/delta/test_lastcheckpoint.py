@@ -5,6 +5,7 @@ from hashlib import md5
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from deltamirror.delta.actions import Sidecar
 from deltamirror.delta.lastcheckpoint import (
@@ -134,6 +135,58 @@ def test_a_torn_pointer_is_readable_but_not_usable() -> None:
 )
 def test_what_is_no_pointer_is_damaged_and_raises_nothing(data: bytes) -> None:
     assert decode(data) == PointerReading(None, Trust.DAMAGED)
+
+
+SCHEMAS = (
+    '{"type":"struct","fields":[]}',
+    '{"type":"struct","fields":[{"name":"a b","type":"long","nullable":true,"metadata":{}}]}',
+    '{ "fields" : [ {"name": 1.50, "checksum": "x"}, null ] }',
+    '{"checkpointSchema":{"a":1}}',
+    '{"a":1,"a":1}',
+    '{"a":{"b":1,"b":2}}',
+    "{}",
+    '["a",{"b":1}]',
+    '"{}"',
+    "null",
+)
+
+
+def plain_checksum(text: str) -> str:
+    """As it is defined, of the whole text."""
+    return content_checksum(text)
+
+
+@pytest.mark.parametrize("schema", SCHEMAS)
+@pytest.mark.parametrize(
+    "form",
+    [
+        '{{"version":3,"checkpointSchema":{0}}}',
+        '{{ "checkpointSchema" : {0} , "version" : 3 }}',
+        '{{"version":3,"tags":{0},"checkpointSchema":{0}}}',
+        '{{"version":3,"tags":{{"a":[{0}]}},"checkpointSchema":{{"a":[{0}]}}}}',
+        '{{"checkpointSchema":{{"other":1}},"version":3,"checkpointSchema":{0}}}',
+        '{{"version":3,"size":{0},"version":4}}',
+    ],
+)
+def test_a_schema_that_was_seen_before_changes_no_judgement(form: str, schema: str) -> None:
+    text = form.format(schema)
+    try:
+        stated = plain_checksum(text)
+    except ValueError:  # a key comes twice
+        assert decode(f'{text[:-1]},"checksum":"x"}}'.encode()) == PointerReading(None, Trust.DAMAGED)
+        return
+    right, wrong = (decode(f'{text[:-1]},"checksum":"{each}"}}'.encode()) for each in (stated, "x" * 32))
+    if right.pointer is not None:
+        assert (right.trust, wrong.trust) == (Trust.VERIFIED, Trust.DAMAGED)
+        assert content_checksum(text, right.pointer.checkpoint_schema) == stated
+
+
+def test_one_letter_of_a_schema_is_noticed() -> None:
+    data = encode(replace(POINTER, checkpoint_schema=msgspec.Raw(b'{"type":"struct","fields":[{"name":"id"}]}')))
+    for place in range(data.index(b'{"type"'), data.index(b',"checksum"') - 2):
+        changed = bytearray(data)
+        changed[place] ^= 1
+        assert decode(bytes(changed)).trust is Trust.DAMAGED
 
 
 def test_a_pointer_never_goes_back() -> None:

@@ -25,6 +25,32 @@ def opened(data: bytes | pa.Buffer) -> pq.ParquetFile:
         raise InvalidInput(f"not a Parquet file: {error}") from error
 
 
+class File:
+    """A file in memory, whose footer is read once."""
+
+    def __init__(self, data: bytes | pa.Buffer) -> None:
+        self.data = data
+        self._opened = opened(data)
+
+    @property
+    def metadata(self) -> pq.FileMetaData:
+        """The footer."""
+        return self._opened.metadata
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns as Arrow shows them."""
+        return self._opened.schema_arrow
+
+    def row_group(self, number: int, *, columns: Sequence[str] | None = None) -> pa.Table:
+        """The rows of one row group, or some columns of them; InvalidInput where they cannot be read.
+
+        Threads may read several row groups at the same time, each by a reader of its own; but not the only one.
+        """
+        reader = self._opened if self.metadata.num_row_groups == 1 else opened(self.data)
+        return _read(reader, number, columns)
+
+
 def is_ours(data: bytes | pa.Buffer) -> bool:
     """Whether the file looks as if ``encoded`` had written it."""
     return has_our_form(opened(data).metadata)
@@ -37,10 +63,7 @@ def has_our_form(footer: pq.FileMetaData) -> bool:
 
 def row_group(data: bytes | pa.Buffer, number: int, *, columns: Sequence[str] | None = None) -> pa.Table:
     """The rows of one row group, or some columns of them; InvalidInput where they cannot be read."""
-    try:
-        return opened(data).read_row_group(number, columns=columns, use_threads=False)
-    except UNREADABLE as error:
-        raise InvalidInput(f"a damaged Parquet file: {error}") from error
+    return _read(opened(data), number, columns)
 
 
 def as_stored(schema: pa.Schema) -> pa.Schema:
@@ -54,6 +77,13 @@ def leaves(schema: pa.Schema) -> Iterator[tuple[str, pa.DataType]]:
     """The columns of the Parquet file, with their dotted paths."""
     for field in schema:
         yield from _leaves(field.name, field.type)
+
+
+def _read(file: pq.ParquetFile, number: int, columns: Sequence[str] | None) -> pa.Table:
+    try:
+        return file.read_row_group(number, columns=columns, use_threads=False)
+    except UNREADABLE as error:
+        raise InvalidInput(f"a damaged Parquet file: {error}") from error
 
 
 def _leaves(path: str, kind: pa.DataType) -> Iterator[tuple[str, pa.DataType]]:

@@ -13,11 +13,11 @@ from deltamirror.deltalog.checkpoint.scratch import Gathering
 
 
 def parquet_actions(
-    *files: bytes | pa.Buffer, columns: pa.Schema = FILES, without: Container[int] = ()
+    *files: parquet.File, columns: pa.Schema = FILES, without: Container[int] = ()
 ) -> CheckpointActions:
     """The actions of all rows of files, in order, but for row groups of some numbers; files have these ``columns``."""
-    numbers = ((data, number) for data in files for number in range(parquet.opened(data).num_row_groups))
-    places = [(data, number) for data, number in numbers if number not in without]
+    numbers = ((file, number) for file in files for number in range(file.metadata.num_row_groups))
+    places = [(file, number) for file, number in numbers if number not in without]
     others: list[Action] = []
     adds, removes = Gathering(columns), Gathering(REMOVES)
     for found in in_threads(lambda place: _actions(*place, columns), places):
@@ -27,5 +27,5 @@ def parquet_actions(
     return CheckpointActions(others, adds.whole(), removes.whole())
 
 
-def _actions(data: bytes | pa.Buffer, number: int, columns: pa.Schema) -> CheckpointActions:
-    return actions_of_table(parquet.row_group(data, number), columns=columns)
+def _actions(file: parquet.File, number: int, columns: pa.Schema) -> CheckpointActions:
+    return actions_of_table(file.row_group(number), columns=columns)

@@ -5,6 +5,7 @@ tombstones by path and vector: a row group of live files holds nothing else.
 """
 
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from typing import Final
 
 import msgspec
@@ -20,6 +21,9 @@ from deltamirror.deltalog.checkpoint.layout import PARTITIONS_PARSED, STATS_PARS
 from deltamirror.deltalog.checkpoint.state import CheckpointState
 from deltamirror.deltalog.checkpoint.statistics import partition_schema, statistics_schema
 from deltamirror.deltalog.checkpoint.typed_columns import partition_values, statistics
+
+_SCHEMAS: Final = 64
+"""Texts that are remembered: a small checkpoint takes as long for its schema as for its rows."""
 
 _PIECE_ROWS: Final = 32 * 1024
 _PIECE_BYTES: Final = 512 * 1024 * 1024
@@ -42,6 +46,7 @@ def file_rows(state: CheckpointState) -> pa.Table:
     return pa.Table.from_batches(_files(state, schema), schema)
 
 
+@lru_cache(maxsize=_SCHEMAS)
 def checkpoint_schema(columns: pa.Schema) -> str:
     """Spark's JSON text of the columns of a checkpoint or a sidecar, for the pointer and for the Parquet footer.
 

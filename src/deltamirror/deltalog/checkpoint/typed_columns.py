@@ -6,6 +6,7 @@ object at all are a struct of nulls; a file without statistics, or with an empty
 
 import json
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from decimal import Decimal as Number
 from typing import Final
 
@@ -74,8 +75,14 @@ def with_statistics(
 def _partition_column(maps: pa.MapArray, each: Field, kind: pa.DataType) -> pa.Array:
     """Every distinct text is read once."""
     texts = value_of(maps, each.name).dictionary_encode()
-    values = pa.array([of_partition(text, each.type) for text in texts.dictionary.to_pylist()], kind)
-    return values.take(texts.indices)
+    return _partition_values(texts.dictionary, each, kind).take(texts.indices)
+
+
+def _partition_values(texts: pa.Array, each: Field, kind: pa.DataType) -> pa.Array:
+    if pa.types.is_date(kind):
+        with suppress(pa.ArrowInvalid):  # one that is spelled in a way that only Spark takes
+            return texts.cast(kind)
+    return pa.array([of_partition(text, each.type) for text in texts.to_pylist()], kind)
 
 
 def _parsed(texts: pa.Array, schema: StructType, kind: pa.StructType) -> pa.StructArray:

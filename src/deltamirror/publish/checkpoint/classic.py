@@ -56,7 +56,7 @@ def _encoded(built: Built, unit: CheckpointUnit) -> tuple[pa.Buffer, str]:
 def classic_state(data: bytes | pa.Buffer, *, version: int) -> CheckpointState | None:
     """What a checkpoint in one file says; None where it cannot be read."""
     try:
-        return state_of_actions(parquet_actions(data), version=version)
+        return state_of_actions(parquet_actions(parquet.File(data)), version=version)
     except MemoryError:  # Arrow's is an exception of both kinds
         raise
     except UNREADABLE:

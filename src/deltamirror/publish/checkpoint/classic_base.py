@@ -35,7 +35,7 @@ taken over; where row groups are smaller than by default, it is one so many time
 class ClassicBase:
     """The bytes of a checkpoint, and its actions that are no files."""
 
-    data: pa.Buffer
+    file: parquet.File
     others: Sequence[Action]
     metadata: Metadata
     protocol: Protocol
@@ -43,10 +43,16 @@ class ClassicBase:
     @classmethod
     def of(cls, data: pa.Buffer) -> Self:
         """One of the errors ``UNREADABLE`` where the bytes are no checkpoint."""
-        others = [action for rows in _rows_of_others(data) for action in other_actions(rows)]
+        file = parquet.File(data)
+        others = [action for rows in _rows_of_others(file) for action in other_actions(rows)]
         state = State()
         state.apply(others)
-        return cls(data, others, state.metadata, state.protocol)
+        return cls(file, others, state.metadata, state.protocol)
+
+    @property
+    def data(self) -> pa.Buffer:
+        """The bytes."""
+        return self.file.data
 
     def unchanged(self, newer: Newer, unit: CheckpointUnit) -> list[Group]:
         """The row groups that the checkpoint after newer commits takes over.
@@ -73,20 +79,19 @@ class ClassicBase:
     def file_actions(self, metadata: Metadata, protocol: Protocol, *, without: Collection[int]) -> FileActions:
         """The files and tombstones of all row groups but some, for a checkpoint with these."""
         described = self.metadata, self.protocol
-        return older_actions([self.data], described, wanted=(metadata, protocol), without=without)
+        return older_actions([self.file], described, wanted=(metadata, protocol), without=without)
 
 
-def _rows_of_others(data: pa.Buffer) -> Iterator[pa.Table]:
+def _rows_of_others(file: parquet.File) -> Iterator[pa.Table]:
     """The columns of actions that are no files, of all row groups that may have some.
 
     The statistics of other writers are not asked.
     """
-    file = parquet.opened(data)
-    is_ours = parquet.is_ours(data)
-    names = [name for name in OTHER_KEYS if name in file.schema_arrow.names]
-    for number in range(file.num_row_groups):
+    is_ours = parquet.has_our_form(file.metadata)
+    names = [name for name in OTHER_KEYS if name in file.schema.names]
+    for number in range(file.metadata.num_row_groups):
         if not is_ours or _may_have_others(file.metadata.row_group(number)):
-            yield parquet.row_group(data, number, columns=names)
+            yield file.row_group(number, columns=names)
 
 
 def _may_have_others(group: pq.RowGroupMetaData) -> bool:

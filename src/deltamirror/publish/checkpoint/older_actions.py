@@ -13,7 +13,7 @@ from deltamirror.deltalog.checkpoint.statistics import statistics_schema
 
 
 def older_actions(
-    files: Sequence[pa.Buffer],
+    files: Sequence[parquet.File],
     described: tuple[Metadata, Protocol],
     *,
     wanted: tuple[Metadata, Protocol],
@@ -25,13 +25,13 @@ def older_actions(
     columns as those of what is ``wanted``: what a Parquet file shows of a type is less than what the type is.
     """
     is_same = statistics_schema(*described) == statistics_schema(*wanted)
-    has_typed = is_same and bool(files) and all(map(parquet.is_ours, files))
+    has_typed = is_same and bool(files) and all(parquet.has_our_form(each.metadata) for each in files)
     columns = _with_statistics(files[0]) if has_typed else FILES
     actions = parquet_actions(*files, columns=columns, without=without)
     return actions.files, actions.removes
 
 
-def _with_statistics(data: pa.Buffer) -> pa.Schema:
+def _with_statistics(file: parquet.File) -> pa.Schema:
     """Other writers read the texts of statistics in their own ways."""
-    add = parquet.opened(data).schema_arrow.field("add").type
+    add = file.schema.field("add").type
     return pa.schema([*FILES, *(each for each in add if each.name == STATS_PARSED)])

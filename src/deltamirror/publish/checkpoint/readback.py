@@ -11,17 +11,17 @@ from deltamirror.errors import Internal
 
 def check(data: bytes | pa.Buffer, table: pa.Table) -> None:
     """Internal unless the file has the table's schema and, in the same order, its rows; a few row groups at a time."""
-    file = parquet.opened(data)
-    if not file.schema_arrow.equals(parquet.as_stored(table.schema)):
+    file = parquet.File(data)
+    if not file.schema.equals(parquet.as_stored(table.schema)):
         raise Internal("a checkpoint, read back, has another schema than its table")
     if file.metadata.num_rows != table.num_rows:
         raise Internal(f"a checkpoint, read back, has {file.metadata.num_rows:,} rows instead of {table.num_rows:,}")
-    counts = [file.metadata.row_group(number).num_rows for number in range(file.num_row_groups)]
+    counts = [file.metadata.row_group(number).num_rows for number in range(file.metadata.num_row_groups)]
     parts = enumerate(zip(accumulate(counts, initial=0), counts, strict=False))
 
     def check_group(part: tuple[int, tuple[int, int]]) -> None:
         number, (start, count) = part
-        _check_columns(parquet.row_group(data, number), table.slice(start, count))
+        _check_columns(file.row_group(number), table.slice(start, count))
 
     for _ in in_threads(check_group, parts):
         pass

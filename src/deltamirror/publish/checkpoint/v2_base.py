@@ -10,7 +10,7 @@ from typing import Final, Self
 from deltamirror.delta import names
 from deltamirror.delta.actions import Action, Metadata, Protocol, Sidecar
 from deltamirror.delta.replay import State
-from deltamirror.deltalog.checkpoint import content
+from deltamirror.deltalog.checkpoint import content, parquet
 from deltamirror.deltalog.checkpoint.content import Newer
 from deltamirror.deltalog.checkpoint.layout import file_columns
 from deltamirror.deltalog.checkpoint.reconciliation import FileActions
@@ -72,7 +72,7 @@ class V2Base:
 
     def file_actions(self, metadata: Metadata, protocol: Protocol, *, without: Collection[int]) -> FileActions:
         """The files and tombstones of all sidecars but some, for a checkpoint with these."""
-        files = [each.data for number, each in enumerate(self.sidecars) if number not in without]
+        files = [parquet.File(each.data) for number, each in enumerate(self.sidecars) if number not in without]
         return older_actions(files, (self.metadata, self.protocol), wanted=(metadata, protocol))
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Any, Final
 
-from sqlalchemy import Connection, bindparam, func, select, update
+from sqlalchemy import Connection, Executable, bindparam, func, select, update
 from sqlalchemy.engine import Row
 from sqlalchemy.sql import ColumnElement, Select
 
@@ -171,20 +171,7 @@ def checksum_seed(connection: Connection, table_id: int, version: int) -> bytes 
 
 def request_checkpoint(session: Session, table_id: int, version: int, *, reason: str) -> None:
     """Ask for a checkpoint, unless there is one. One that failed is due at once, whatever was planned for it."""
-    asked = upsert(checkpoints).values(
-        table_id=table_id,
-        version=version,
-        state=Status.PENDING,
-        attempts=0,
-        reason=reason,
-        created_at=CLOCK,
-        updated_at=CLOCK,
-    )
-    again = {"next_attempt_at": None, "updated_at": asked.excluded.updated_at}
-    keys = [checkpoints.c.table_id, checkpoints.c.version]
-    session.execute(
-        asked.on_conflict_do_update(index_elements=keys, set_=again, where=checkpoints.c.state == Status.FAILED)
-    )
+    session.execute(_ASKED, {"of_table": table_id, "of_version": version, "for_reason": reason})
 
 
 def make_due(database: Database) -> None:
@@ -250,6 +237,42 @@ _CHECKSUM: Final = select(checksums.c.data).where(
 )
 
 
+def _newest_base() -> Select[Any]:
+    """One that proved unusable may share its sidecars with all before it: none of these that has some is tried."""
+    c = checkpoints.c
+    own = (c.table_id == bindparam("of_table")) & (c.version < bindparam("of_version"))
+    written, has_sidecars = own & (c.state == Status.SUCCESS), c.name.like("%.json")
+    unusable = select(func.max(c.version)).where(written, c.digest.is_(None), has_sidecars).scalar_subquery()
+    return (
+        select(c.version, c.name, c.digest, versions.c.committed_at)
+        .join(versions, (versions.c.table_id == c.table_id) & (versions.c.version == c.version))
+        .where(written, c.digest.is_not(None), ~has_sidecars | (c.version > func.coalesce(unusable, -1)))
+        .order_by(c.version.desc())
+        .limit(1)
+    )
+
+
+def _asked() -> Executable:
+    c = checkpoints.c
+    asked = upsert(checkpoints).values(
+        table_id=bindparam("of_table"),
+        version=bindparam("of_version"),
+        state=Status.PENDING,
+        attempts=0,
+        reason=bindparam("for_reason"),
+        created_at=CLOCK,
+        updated_at=CLOCK,
+    )
+    again = {"next_attempt_at": None, "updated_at": asked.excluded.updated_at}
+    return asked.on_conflict_do_update(
+        index_elements=[c.table_id, c.version], set_=again, where=c.state == Status.FAILED
+    )
+
+
+_NEWEST_BASE: Final = _newest_base()
+_ASKED: Final = _asked()
+
+
 def work_of(row: Row[Any]) -> CommitWork:
     """A commit by the columns of ``WORK``."""
     return CommitWork(
@@ -264,22 +287,8 @@ def work_of(row: Row[Any]) -> CommitWork:
 
 
 def _base(connection: Connection, table_id: int, version: int) -> BaseFacts | None:
-    """The newest checkpoint before a version that others build on.
-
-    One that proved unusable may share its sidecars with all before it: none of these that has some is tried.
-    """
-    c = checkpoints.c
-    written = (c.table_id == table_id) & (c.version < version) & (c.state == Status.SUCCESS)
-    has_sidecars = c.name.like("%.json")
-    unusable = select(func.max(c.version)).where(written, c.digest.is_(None), has_sidecars).scalar_subquery()
-    query = (
-        select(c.version, c.name, c.digest, versions.c.committed_at)
-        .join(versions, (versions.c.table_id == c.table_id) & (versions.c.version == c.version))
-        .where(written, c.digest.is_not(None), ~has_sidecars | (c.version > func.coalesce(unusable, -1)))
-        .order_by(c.version.desc())
-        .limit(1)
-    )
-    row = connection.execute(query).one_or_none()
+    """The newest checkpoint before a version that others build on."""
+    row = connection.execute(_NEWEST_BASE, {"of_table": table_id, "of_version": version}).one_or_none()
     if row is None:
         return None
     _, metadata = in_force(connection, table_id, row.version)

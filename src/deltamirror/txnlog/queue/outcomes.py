@@ -406,39 +406,19 @@ _KEEP_CHECKSUM: Final = _keep_checksum()
 
 
 def _finish_checkpoint(session: Session, outcome: CheckpointOutcome, started: int) -> None:
-    c = checkpoints.c
-    written = (
-        update(checkpoints)
-        .where(_requested(outcome))
-        .values(
-            state=Status.SUCCESS,
-            attempts=c.attempts + 1,
-            updated_at=CLOCK,
-            next_attempt_at=None,
-            name=outcome.name,
-            digest=outcome.digest,
-            num_rows=outcome.num_rows,
-            num_files=outcome.num_files,
-            num_bytes=outcome.num_bytes,
-            milliseconds=round(outcome.milliseconds),
-            base_version=outcome.base,
-            **NO_ERROR,
-        )
-        .returning(c.attempts)
-    )
-    count = session.execute(written).scalar_one_or_none()
+    told = (outcome.name, outcome.digest, outcome.num_rows, outcome.num_files, outcome.num_bytes)
+    numbers = (round(outcome.milliseconds), outcome.base)
+    values = {f"its_{column}": value for column, value in zip(_TOLD, (*told, *numbers), strict=True)}
+    count = session.execute(_WRITTEN, {**_own(outcome), **values}).scalar_one_or_none()
     if count is not None and count > 1:
         insert_attempt(session, outcome.lease, outcome.version, count, literal(started))
         close_escalations(session, outcome.lease, first=0, last=outcome.version)
-    never_written = (c.state != Status.SUCCESS) & c.name.is_(None)
-    superseded = (c.table_id == outcome.table_id) & (c.version < outcome.version) & never_written
-    session.execute(delete(checkpoints).where(superseded, c.version != _needed_start(session, outcome.table_id)))
+    session.execute(_SUPERSEDED, {**_own(outcome), "needed": _needed_start(session, outcome.table_id)})
 
 
 def _needed_start(session: Session, table_id: int) -> int:
     """The version whose checkpoint a log needs because it starts there; -1 where it starts with version 0."""
-    log_start = session.execute(select(tables.c.log_start).where(tables.c.table_id == table_id)).scalar_one()
-    return int(log_start) or -1
+    return int(session.execute(_LOG_START, {"of_table": table_id}).scalar_one()) or -1
 
 
 def _distrust_base(session: Session, outcome: CheckpointOutcome, started: int) -> None:
@@ -449,13 +429,39 @@ def _distrust_base(session: Session, outcome: CheckpointOutcome, started: int) -
     # The next comparison reads what was touched since the last one.
     distrusted = update(checkpoints).where(c.table_id == outcome.table_id, c.version == base)
     session.execute(distrusted.values(digest=None, updated_at=CLOCK))
-    again = update(checkpoints).where(_requested(outcome)).returning(c.attempts)
+    again = update(checkpoints).where(_REQUESTED).returning(c.attempts)
     values = {"attempts": c.attempts + 1, "updated_at": CLOCK, "next_attempt_at": None}
-    count = session.execute(again.values(values)).scalar_one_or_none()
+    count = session.execute(again.values(values), _own(outcome)).scalar_one_or_none()
     if count is not None and outcome.failure is not None:
         insert_attempt(session, outcome.lease, outcome.version, count, literal(started), outcome.failure)
 
 
-def _requested(outcome: CheckpointOutcome) -> ColumnElement[bool]:
-    c = checkpoints.c
-    return (c.table_id == outcome.table_id) & (c.version == outcome.version) & (c.state != Status.SUCCESS)
+def _own(outcome: CheckpointOutcome) -> Mapping[str, int]:
+    return {"of_table": outcome.table_id, "of_version": outcome.version}
+
+
+_OF_TABLE: Final[ColumnElement[bool]] = checkpoints.c.table_id == bindparam("of_table")
+_NOT_WRITTEN: Final[ColumnElement[bool]] = checkpoints.c.state != Status.SUCCESS
+_REQUESTED: Final = _OF_TABLE & (checkpoints.c.version == bindparam("of_version")) & _NOT_WRITTEN
+_TOLD: Final = ("name", "digest", "num_rows", "num_files", "num_bytes", "milliseconds", "base_version")
+_WRITTEN: Final = (
+    update(checkpoints)
+    .where(_REQUESTED)
+    .values(
+        state=Status.SUCCESS,
+        attempts=checkpoints.c.attempts + 1,
+        updated_at=CLOCK,
+        next_attempt_at=None,
+        **{column: bindparam(f"its_{column}") for column in _TOLD},
+        **NO_ERROR,
+    )
+    .returning(checkpoints.c.attempts)
+)
+_SUPERSEDED: Final = delete(checkpoints).where(
+    _OF_TABLE,
+    checkpoints.c.version < bindparam("of_version"),
+    checkpoints.c.version != bindparam("needed"),
+    _NOT_WRITTEN,
+    checkpoints.c.name.is_(None),
+)
+_LOG_START: Final = select(tables.c.log_start).where(tables.c.table_id == bindparam("of_table"))

@@ -10,7 +10,9 @@ import pyarrow as pa
 import pytest
 
 from deltamirror.delta.schema import from_ddl
+from deltamirror.deltalog.checkpoint.maps import maps_of
 from deltamirror.deltalog.checkpoint.typed_columns import partition_values, statistics
+from deltamirror.deltalog.checkpoint.values import as_date
 
 pytestmark = [pytest.mark.requirement("R10"), pytest.mark.requirement("R11")]
 
@@ -121,6 +123,21 @@ def test_one_text_that_arrow_refuses_leaves_the_others_as_they_are() -> None:
     values = [row["v"] for row in parsed(texts, "v double")]
     assert isnan(values.pop(777))
     assert values == [number + 0.5 for number in range(2_000) if number != 777]
+
+
+@pytest.mark.parametrize("beside", ["2024-02-29", "2024-1-2", "x"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("0000-02-29", "0001-01-01", "1582-10-10", "1900-02-29", "2000-02-29", "2024-02-30", "2024-13-01"),
+        *("9999-12-31", "+10000-1-1", "-0001-01-01", " 2024-1-02", "2024-01-2 ", "2024-01- 2", "20240102", "2024-01"),
+        *("2024-01-02T", "2024/01/02", "\u0662024-01-02", "2024-00-10", "2024-01-00", "", "1e10-01-01"),
+    ],
+)
+def test_dates_of_partitions_are_those_that_each_text_has_by_itself(text: str, beside: str) -> None:
+    maps = maps_of([{"d": text}, {"d": beside}, {"d": None}])
+    found = partition_values(maps, from_ddl("d date")).field(0).cast(pa.int32()).to_pylist()
+    assert found == [as_date(text), as_date(beside), None]
 
 
 def test_dates_beyond_the_years_of_python_are_read() -> None:

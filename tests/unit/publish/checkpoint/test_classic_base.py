@@ -102,14 +102,14 @@ def test_of_a_file_of_ours_only_the_columns_of_other_actions_are_read_and_only_w
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     data, read = ours(*IN_GROUPS), list[tuple[int, list[str]]]()
-    real = parquet.row_group
+    real = parquet.File.row_group
 
-    def row_group(data: pa.Buffer, number: int, **options: Any) -> pa.Table:
-        found = real(data, number, **options)
+    def row_group(file: parquet.File, number: int, **options: Any) -> pa.Table:
+        found = real(file, number, **options)
         read.append((number, sorted(found.column_names)))
         return found
 
-    monkeypatch.setattr(parquet, "row_group", row_group)
+    monkeypatch.setattr(parquet.File, "row_group", row_group)
     ClassicBase.of(data)
     assert read == [(1, ["domainMetadata", "metaData", "protocol", "txn"])]
 
