@@ -37,7 +37,7 @@ def run(lab: Lab) -> Result:
         with lab.place("sqlite") as place:
             found |= _of(_FEWEST, measured(lab, place, islice(adds(seed=1), _FEWEST), peers=DELTA_RS))
     opened = (f"{reader}: open s" for reader in _READERS)
-    header = ("", "first s", "bare s", "next s", "MB", "peak MiB", "own MiB", *opened)
+    header = ("", "first s", "bare first s", "next s", "bare next s", "MB", "peak MiB", "own MiB", *opened)
     rows = [(name, *_cells(figures)) for name, figures in found.items()]
     title = f"Checkpoint of {count:,} files, and the next one, {_LATER} commits later"
     return Result("checkpoint", Table(title, header, rows), {"count": count, "fewer": fewer, **found})
@@ -61,6 +61,7 @@ def measured(
     found: dict[str, dict[str, float]] = {"deltamirror": {}}
     found["deltamirror"] |= _named(child.call(tasks.deltamirror, place=place.json()), "first")
     found["deltamirror"]["bare"] = child.call(tasks.bare_arrow, path=str(source))
+    found["deltamirror"]["bare next"] = child.call(tasks.bare_file, place=place.json())
     child.call(publish_tasks.fill, place=place.json(), count=_LATER, numbered_from=numbered_from)
     _publish(place)
     found["deltamirror"] |= _named(child.call(tasks.deltamirror, place=place.json()), "next")
@@ -69,8 +70,8 @@ def measured(
     folders = {"deltamirror": f"{place.folder}/table", **copies}
     for reader, task in readers.items():
         taken = child.call(task, folders=list(folders.values()))
-        for name, seconds in zip(folders, taken, strict=True):
-            found[name][f"open {reader}"] = seconds
+        for name, (best, *_, worst) in zip(folders, taken, strict=True):
+            found[name] |= {f"open {reader}": best, f"worst open {reader}": worst}
     return found
 
 
@@ -87,6 +88,7 @@ def _named(figures: dict[str, Any], name: str) -> dict[str, float]:
 
 
 def _cells(figures: dict[str, float]) -> tuple[str, ...]:
-    formats = {"first": "2f", "bare": "2f", "next": "2f", "megabytes": "1f", "peak": "0f", "own": "0f"}
+    times = ("first", "bare", "next", "bare next")
+    formats = {**dict.fromkeys(times, "2f"), "megabytes": "1f", "peak": "0f", "own": "0f"}
     formats |= {f"open {reader}": "2f" for reader in _READERS}
     return tuple(f"{figures[name]:.{style}}" if name in figures else "" for name, style in formats.items())
