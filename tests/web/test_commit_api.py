@@ -6,8 +6,6 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import msgspec
 import pytest
@@ -18,7 +16,6 @@ from deltamirror.errors import CommitUnknown, DeltaMirrorError, Throttled, Trans
 from deltamirror.txnlog.access.patterns import ALL_TABLES
 from deltamirror.txnlog.access.tokens import Right, issue_token, revoke_token
 from deltamirror.txnlog.commit.committing import Committing
-from deltamirror.web.listener import OneRequest, grant_time
 from deltamirror.web.pages.guard import LONGEST_BODY
 from tests.support.interfaces.commit_clients import (
     UNTIMED,
@@ -295,19 +292,6 @@ def test_a_body_that_is_too_large_is_refused_before_and_while_it_is_read(lake: C
             answer = writer.commit("t", 1, body)
             assert (answer.status, answer.json["limit"]) == (413, len(lines))
         assert writer.commit("t", 1, iter([lines[:9], lines[9:]])).status == 201
-
-
-def test_the_connection_of_a_commit_lasts_longer_than_that_of_a_page() -> None:
-    asked, ended = OneRequest.__new__(OneRequest), []
-    later: list[float] = []
-    asked.loop = SimpleNamespace(call_later=lambda seconds, act: later.append(seconds))  # type: ignore[assignment]
-    transport: Any = SimpleNamespace(abort=lambda: ended.append(True))
-    asked.scope = {"type": "http"}  # type: ignore[typeddict-item]
-    grant_time(asked.scope, 600.0)  # type: ignore[arg-type]
-    asked._end(transport)
-    assert (ended, later) == ([], [570.0])
-    asked._end(transport)
-    assert ended == [True]
 
 
 FAILURES: tuple[tuple[DeltaMirrorError, str], ...] = (

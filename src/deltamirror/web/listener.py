@@ -2,6 +2,7 @@
 
 They show what an operator may see, and change nothing: GET and HEAD alone, no other path. Every connection serves one
 request and is closed within seconds, and there are few at once: who reaches the port can load the process with nothing.
+Of the connections of the commit API, those of clients that are known stay open (``BoundedConnection``).
 """
 
 import asyncio
@@ -10,6 +11,7 @@ import threading
 from collections.abc import Callable
 from typing import Any, ClassVar, Final, Self, cast
 
+import h11
 import msgspec
 import uvicorn
 from starlette.applications import Starlette
@@ -17,6 +19,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from uvicorn.protocols.http.flow_control import CLOSE_HEADER
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from deltamirror.errors import DeltaMirrorError
@@ -39,9 +42,13 @@ SECURITY_HEADERS: Final[tuple[tuple[bytes, bytes], ...]] = (
 """What every answer says, unless it says something else itself."""
 
 _GRANTED: Final = "deltamirror.granted"
-"""In the state of a request: for how many seconds its connection may last, if longer than others."""
+"""In the state of a request: for how many seconds it may last, if longer than others."""
+_KEPT: Final = "deltamirror.kept"
+"""In the state of a request: its connection may stay open."""
+_KEEPING: Final = (200, 201, 404, 409)
+"""What a writer is told in the course of its work; after another answer it begins anew, maybe at another server."""
 _CONNECTIONS: Final = 32
-_LONGEST_CONNECTION: Final = 30.0
+_LONGEST_REQUEST: Final = 30.0
 _LARGEST_HEAD: Final = 16 * 1024
 _TO_END: Final = 2.0
 _MEASURED_WITHIN: Final = 10.0
@@ -134,43 +141,108 @@ class Listener:
         server.run(sockets=[self._socket])
 
 
-class OneRequest(H11Protocol):
-    """A connection that is closed after its answer, and after some seconds in any case; beyond ``most``, at once.
+class BoundedConnection(H11Protocol):
+    """A connection of bounded time, one of ``most``, which is closed after its answer unless its request may keep it.
 
-    An application may grant a request more time, by ``grant_time``.
+    A stranger holds one for a single request, so that nobody shuts others out by doing nothing. An application keeps
+    the connection of a client that it knows, by ``keep_connection``: the next request needs no new one. What holds for
+    a connection of one request holds for each request of a kept one:
+
+    - its time begins when the answer before it ends, and is the same, however slowly its bytes come; an application
+      may grant it more, by ``grant_time``. One timer a connection looks at it, which no request has to cancel.
+    - one that rests is closed by uvicorn (``timeout_keep_alive``); and by us as soon as a new one needs its place.
+    - an answer that begins before its request has come in whole closes, as does one that refuses: nothing that is left
+      of a request is read as the next one. uvicorn reads no request before the answer to the one before it has ended.
     """
 
     most: ClassVar[int] = _CONNECTIONS
 
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._asked, self.app = self.app, self._answer
+        self.begun = self.loop.time()
+        """When the time of this request, or of the one to come, began."""
+        self._timer: asyncio.TimerHandle | None = None
+
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Begin, with an end in sight."""
+        """Begin, with an end in sight, in the place of the connection that rested longest if there are too many."""
         super().connection_made(transport)
-        if len(self.connections) > self.most:
+        if len(self.connections) > self.most and not self._take_place():
             self.loop.call_later(0, transport.abort)
         else:
-            self.loop.call_later(_LONGEST_CONNECTION, self._end, transport)
+            self._timer = self.loop.call_later(_LONGEST_REQUEST, self._look_at_time)
 
-    def _end(self, transport: asyncio.Transport) -> None:
-        """Close the connection, once the time that its request was granted is over."""
+    def connection_lost(self, exc: Exception | None) -> None:
+        """End."""
+        if self._timer is not None:
+            self._timer.cancel()
+        super().connection_lost(exc)
+
+    def on_response_complete(self) -> None:
+        """Count the time of the next request from here on."""
+        self.begun = self.loop.time()
+        if not self._is_sending:
+            self.scope = None  # type: ignore[assignment]  # what was granted was for this request alone
+        super().on_response_complete()  # it may begin the next request
+
+    @property
+    def is_resting(self) -> bool:
+        """Whether uvicorn waits for a next request, of which nothing came."""
+        return self.timeout_keep_alive_task is not None and not self._is_sending
+
+    @property
+    def _is_sending(self) -> bool:
+        return self.transport.get_write_buffer_size() > 0
+
+    def _take_place(self) -> bool:
+        """Close the connection that rested longest; False if there is none."""
+        resting = (each for each in self.connections if isinstance(each, BoundedConnection) and each.is_resting)
+        oldest = min(resting, key=lambda each: each.begun, default=None)
+        if oldest is None:
+            return False
+        self.connections.discard(oldest)  # before the loop closes it: the next one has to take another's place
+        oldest.transport.abort()
+        return True
+
+    def _look_at_time(self) -> None:
+        """Close the connection once the time of its request is over."""
         asked = cast("Scope | None", self.scope)  # None before a request was read
-        granted = None if asked is None else asked.get("state", {}).pop(_GRANTED, None)
-        if granted is None:
-            transport.abort()
-        else:
-            self.loop.call_later(granted - _LONGEST_CONNECTION, transport.abort)
+        granted = _LONGEST_REQUEST if asked is None else asked["state"].get(_GRANTED, _LONGEST_REQUEST)
+        left = self.begun + granted - self.loop.time()
+        if left <= 0:
+            self.transport.abort()
+        else:  # no later than the next request may need it, to which nothing was granted
+            self._timer = self.loop.call_later(min(left, _LONGEST_REQUEST), self._look_at_time)
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def sending(message: Message) -> None:
+            if message["type"] == "http.response.start" and not self._is_kept(scope, message["status"]):
+                message = {**message, "headers": [*message.get("headers", ()), CLOSE_HEADER]}
+            await send(message)
+
+        await self._asked(scope, receive, sending)
+
+    def _is_kept(self, scope: Scope, status: int) -> bool:
+        """Whether a next request may come: the client, too, has to want it (h11 says so), and the server to go on."""
+        is_wanted = _KEPT in scope["state"] and status in _KEEPING
+        return is_wanted and self.conn.their_state is h11.DONE and self.cycle.keep_alive
 
 
 def grant_time(scope: Scope, seconds: float) -> None:
-    """Let the connection of a request last for so long: a commit takes longer than a page."""
-    scope.setdefault("state", {})[_GRANTED] = seconds
+    """Let a request last for so long: a commit takes longer than a page."""
+    scope["state"][_GRANTED] = seconds
+
+
+def keep_connection(scope: Scope) -> None:
+    """Let the connection of a request serve the next one, too, unless this one is refused."""
+    scope["state"][_KEPT] = True
 
 
 def _configuration(app: ASGIApp) -> uvicorn.Config:
     options: dict[str, Any] = {"ws": "none", "lifespan": "off", "access_log": False, "log_config": None}
     return uvicorn.Config(
         app,
-        http=OneRequest,
-        headers=[("connection", "close")],
+        http=BoundedConnection,
         server_header=False,
         proxy_headers=False,
         log_level=logging.ERROR,

@@ -38,7 +38,7 @@ from deltamirror.web.commits.bodies import (
     spooled,
 )
 from deltamirror.web.commits.description import Publisher, description
-from deltamirror.web.listener import grant_time
+from deltamirror.web.listener import grant_time, keep_connection
 from deltamirror.web.pages.asked import number_of
 from deltamirror.web.pages.identity import Doorkeeper, Forbidden
 from deltamirror.web.problems import problem
@@ -48,7 +48,7 @@ _log = logging.getLogger(__name__)
 _AT_ONCE: Final = 16
 """Commits that are under way, beside the threads of the pages."""
 _LONGEST: Final = 600.0
-"""How long the connection of a writer may last, in seconds: a large commit takes longer than a page."""
+"""How long a request of a writer may last, in seconds: a large commit takes longer than a page."""
 _MOST_VERSIONS: Final = 1_000
 _MOST_BYTES: Final = 64 * 1024 * 1024
 """An answer ends with the version that reaches this; the client asks for the next ones again."""
@@ -292,6 +292,7 @@ class CommitApi:
             raise Forbidden(
                 f"the token {token.name} may not {' or '.join(rights)}: issue one with --rights {rights[-1]}"
             )
+        keep_connection(request.scope)
         return token
 
 

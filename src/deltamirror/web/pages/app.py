@@ -82,6 +82,7 @@ class _Pages:
         all_acts: dict[str, Act] = {"pause": self._pause_all, "resume": self._resume_all, **both}
         return Starlette(
             routes=[
+                *self._commits.routes(),  # before the pages: each request looks at one route after the other
                 Route("/", self._read(self._overview)),
                 Route("/tables/{name}", self._read(self._table)),
                 Route("/tables/{name}/failures/{version}", self._read(self._failure)),
@@ -91,7 +92,6 @@ class _Pages:
                 Route("/sign-in", self._sign_in_page, methods=["GET"]),
                 Route("/sign-in", self._sign_in, methods=["POST"]),
                 Route("/sign-out", self._sign_out, methods=["POST"]),
-                *self._commits.routes(),
                 Route(f"{_API}v1/status", self._read(self._api_status)),
                 Route(f"{_API}v1/tables/{{name}}", self._read(self._api_table)),
                 *(

@@ -1,4 +1,4 @@
-"""The HTTP server of the status page: keeps connections open, with TLS where settings name a certificate."""
+"""The HTTP server of the status page: many connections, with TLS where settings name a certificate."""
 
 import logging
 import ssl
@@ -15,12 +15,14 @@ from deltamirror.errors import InvalidSettings, Refused
 from deltamirror.ops.engine import MirrorEngine
 from deltamirror.ops.monitoring.collector import exported
 from deltamirror.txnlog.access.tokens import Right, has_tokens
-from deltamirror.web.listener import Listener, OneRequest
+from deltamirror.web.listener import BoundedConnection, Listener
 from deltamirror.web.pages.addresses import Binding
 from deltamirror.web.pages.app import status_page
 from deltamirror.web.pages.guard import LONGEST_HEADERS
 
 _CONNECTIONS: Final = 200
+_RESTS_FOR: Final = 5
+"""So many seconds a writer's connection waits for its next request."""
 _STOPS_WITHIN: Final = 1
 
 
@@ -50,8 +52,8 @@ def serving(engine: MirrorEngine, binding: Binding, catalog: Catalog) -> Iterato
         yield Serving(binding, listener)
 
 
-class _PageConnection(OneRequest):
-    """Browsers open several at once."""
+class _PageConnection(BoundedConnection):
+    """Browsers open several at once, and each writer has one."""
 
     most = _CONNECTIONS
 
@@ -72,7 +74,6 @@ def _configured(app: ASGIApp, binding: Binding) -> uvicorn.Config:
     config = uvicorn.Config(
         app,
         http=_PageConnection,
-        headers=[("connection", "close")],
         ws="none",
         loop="asyncio",
         lifespan="off",
@@ -82,6 +83,7 @@ def _configured(app: ASGIApp, binding: Binding) -> uvicorn.Config:
         server_header=False,
         proxy_headers=False,
         h11_max_incomplete_event_size=LONGEST_HEADERS,
+        timeout_keep_alive=_RESTS_FOR,
         timeout_graceful_shutdown=_STOPS_WITHIN,
         ssl_certfile=cert,
         ssl_keyfile=key,
