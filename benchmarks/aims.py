@@ -24,7 +24,7 @@ _IDLE_CORE = 0.02
 _ROWS = 1.0
 _ONE_ROW = 20.0
 _JOB_APPEND = 1 / 1.2
-_HTTP_COMMITS = 10.0
+_HTTP_COMMITS = {8: ("eight", 10.0), 64: ("64", 100.0)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,8 +190,12 @@ def _jobs(figures: dict[str, Any]) -> Iterator[Verdict]:
     for store, (ours, plain) in figures["appends"].items():
         yield Verdict(f"append of a stock job, {store}, of a plain one", plain / ours, _JOB_APPEND)
     commits = figures["commits"]
-    ratio = commits["HTTP"]["rate"] / commits["delta-rs"]["rate"]
-    yield Verdict("eight clients over HTTP", ratio, _HTTP_COMMITS, f"; failed {commits['HTTP']['failed']}")
+    base = commits["delta-rs"]["rate"]
+    for clients, (what, aim) in _HTTP_COMMITS.items():
+        run = commits[f"HTTP, {clients} clients"]
+        ratio, limit = run["rate"] / base, commits[f"bare server, {clients} clients"]["rate"] / base
+        note = f"; failed {run['failed']}, lost {run['lost']}, slowest writer {run['slowest']:.0%}"
+        yield Verdict(f"{what} clients over HTTP", ratio, aim, note + _beside(ratio, limit, "bare server"))
 
 
 def _lag(figures: dict[str, Any]) -> Iterator[Verdict]:

@@ -3,6 +3,7 @@
 import statistics
 import threading
 import time
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from multiprocessing import get_context
@@ -12,7 +13,7 @@ from benchmarks import child
 from benchmarks.adds import adds
 from benchmarks.lab import Lab, Place
 from benchmarks.report import Result, Table, rate
-from benchmarks.writers import DELTA_RS, SUBJECTS, Subject, Writer, newest_version, open_writer, prepare
+from benchmarks.writers import BARE_SERVER, DELTA_RS, SUBJECTS, Subject, Writer, newest_version, open_writer, prepare
 
 WRITERS = 8
 _WARM_UP = 3
@@ -69,16 +70,18 @@ def _cells(figures: dict[str, float]) -> tuple[str, ...]:
     return (rate(figures["rate"]), *counts, *shares, f"{figures['p50']:.1f}", f"{figures['p99']:.1f}")
 
 
-def once(subject: Subject, place: Place, seconds: float) -> Any:
-    """The figures of all writers together."""
-    return child.call(measure, who=subject.who, engine=subject.engine, place=place.json(), seconds=seconds)
+def once(subject: Subject, place: Place, seconds: float, *, threads: int = 1) -> Any:
+    """The figures of all writers together: so many in each process."""
+    return child.call(
+        measure, who=subject.who, engine=subject.engine, place=place.json(), seconds=seconds, threads=threads
+    )
 
 
-def measure(*, who: str, engine: str, place: dict[str, str], seconds: float) -> dict[str, float]:
+def measure(*, who: str, engine: str, place: dict[str, str], seconds: float, threads: int) -> dict[str, float]:
     """In a child: start all writers, and put together what they got done."""
     subject, where = Subject(who, engine), Place(**place)
     prepare(subject, where)
-    tallies = (_threads if engine == "duckdb" else _processes)(subject, where, seconds)
+    tallies = _threads(subject, where, seconds) if engine == "duckdb" else _processes(subject, where, seconds, threads)
     committed = sum(tally.committed for tally in tallies)
     latencies = [latency for tally in tallies for latency in tally.latencies]
     elapsed = max(tally.end for tally in tallies) - min(tally.begin for tally in tallies)
@@ -87,7 +90,7 @@ def measure(*, who: str, engine: str, place: dict[str, str], seconds: float) -> 
     return {
         "rate": len(latencies) / elapsed,
         "failed": sum(tally.failed for tally in tallies),
-        "lost": max(0, committed - newest_version(subject, where)),
+        "lost": 0 if subject == BARE_SERVER else max(0, committed - newest_version(subject, where)),
         "slowest": min(len(tally.latencies) for tally in tallies) / fair,
         "fastest": max(len(tally.latencies) for tally in tallies) / fair,
         "p50": quantiles[49] * 1e3,
@@ -95,23 +98,33 @@ def measure(*, who: str, engine: str, place: dict[str, str], seconds: float) -> 
     }
 
 
-def _processes(subject: Subject, place: Place, seconds: float) -> list[Tally]:
+def _processes(subject: Subject, place: Place, seconds: float, threads: int) -> list[Tally]:
     context = get_context("spawn")
-    ready, answers = context.Barrier(WRITERS), context.Queue()
+    ready, answers = context.Barrier(WRITERS * threads), context.Queue()
     arguments = (subject, place, seconds, ready, answers)
-    processes = [context.Process(target=_in_process, args=(*arguments, seed)) for seed in range(WRITERS)]
+    seeds = [range(first, first + threads) for first in range(0, WRITERS * threads, threads)]
+    processes = [context.Process(target=_in_process, args=(*arguments, of_process)) for of_process in seeds]
     for process in processes:
         process.start()
-    tallies: list[Tally] = [answers.get() for _ in processes]
+    tallies: list[Tally] = [tally for _ in processes for tally in answers.get()]
     for process in processes:
         process.join()
     return tallies
 
 
-def _in_process(subject: Subject, place: Place, seconds: float, ready: _Barrier, answers: Any, seed: int) -> None:
-    writer = open_writer(subject, place)
-    answers.put(_work(writer, seed, seconds, ready))
-    writer.close()
+def _in_process(
+    subject: Subject, place: Place, seconds: float, ready: _Barrier, answers: Any, seeds: Sequence[int]
+) -> None:
+    """Writers of one process, each in a thread, and with a connection, of its own."""
+
+    def work(seed: int) -> Tally:
+        writer = open_writer(subject, place)
+        tally = _work(writer, seed, seconds, ready)
+        writer.close()
+        return tally
+
+    with ThreadPoolExecutor(len(seeds)) as executor:
+        answers.put(list(executor.map(work, seeds)))
 
 
 def _threads(subject: Subject, place: Place, seconds: float) -> list[Tally]:

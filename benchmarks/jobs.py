@@ -14,7 +14,7 @@ from benchmarks import child, crowd, jobs_tasks
 from benchmarks.lab import Lab, Place
 from benchmarks.report import Result, Table, rate
 from benchmarks.service import open_rig
-from benchmarks.writers import DELTA_RS, OVER_HTTP, HttpAccess
+from benchmarks.writers import BARE_SERVER, DELTA_RS, OVER_HTTP, HttpAccess
 from deltamirror import Catalog
 from deltamirror.config import MirrorSettings
 from deltamirror.txnlog.access.patterns import ALL_TABLES
@@ -24,6 +24,8 @@ from tests.support.servers.ports import held_port
 from tests.support.spark.programs import answers
 
 _STARTS_WITHIN = 60
+_THREADS = (1, 8)
+"""Clients in each of the processes."""
 _INLINE = MirrorSettings(inline=True, inline_timeout=60.0)
 
 
@@ -35,12 +37,16 @@ def run(lab: Lab) -> Result:
         (f"append of one row by Delta Spark, {store}, ms", f"{ours:.0f}", f"{plain:.0f}", f"{ours / plain:.2f} ×")
         for store, (ours, plain) in appended.items()
     ]
-    ours, theirs = rates["HTTP"], rates["delta-rs"]
-    clients = f"{crowd.WRITERS} clients, commits of one add a second, of delta-rs"
-    rows.append((clients, rate(ours["rate"]), rate(theirs["rate"]), f"{ours['rate'] / theirs['rate']:.1f} ×"))
+    rows += [_row(name, figures, rates["delta-rs"]) for name, figures in rates.items() if name != "delta-rs"]
     title = "Stock jobs through `deltamirror serve`, PostgreSQL"
     figures = {"appends": appended, "commits": rates}
     return Result("jobs", Table(title, ("", "deltamirror", "peer", "of the peer"), rows), figures)
+
+
+def _row(name: str, ours: dict[str, float], theirs: dict[str, float]) -> tuple[str, str, str, str]:
+    shares = f"failed {ours['failed']:.0f}, slowest client {ours['slowest']:.0%}"
+    what = f"commits of one add a second, {name} ({shares}), of delta-rs"
+    return what, rate(ours["rate"]), rate(theirs["rate"]), f"{ours['rate'] / theirs['rate']:.1f} ×"
 
 
 def _appends(lab: Lab) -> dict[str, tuple[float, float]]:
@@ -66,15 +72,22 @@ def _appends(lab: Lab) -> dict[str, tuple[float, float]]:
 
 
 def _commits(lab: Lab) -> dict[str, Any]:
+    """The figures by who commits, and by how many clients: each time with a server, and a table, of its own."""
     seconds = lab.pick(full=6.0, quick=2.0)
-    with (
-        lab.place(OVER_HTTP.engine) as place,
-        _server(place, {**os.environ, "DELTAMIRROR_CATALOG__URL": place.url}) as access,
-    ):
-        access.write(place)
-        over_http = crowd.once(OVER_HTTP, place, seconds)
+    found: dict[str, Any] = {}
+    for threads in _THREADS:
+        clients = f"{crowd.WRITERS * threads} clients"
+        with (
+            lab.place(OVER_HTTP.engine) as place,
+            _server(place, {**os.environ, "DELTAMIRROR_CATALOG__URL": place.url}) as access,
+        ):
+            access.write(place)
+            found[f"HTTP, {clients}"] = crowd.once(OVER_HTTP, place, seconds, threads=threads)
+        with lab.place(BARE_SERVER.engine) as place, _listening("benchmarks.bare_server") as port:
+            HttpAccess(port, "none").write(place)
+            found[f"bare server, {clients}"] = crowd.once(BARE_SERVER, place, seconds, threads=threads)
     with lab.place(DELTA_RS.engine) as place:
-        return {"HTTP": over_http, "delta-rs": crowd.once(DELTA_RS, place, seconds)}
+        return {**found, "delta-rs": crowd.once(DELTA_RS, place, seconds)}
 
 
 @contextmanager
@@ -82,12 +95,19 @@ def _server(place: Place, environment: dict[str, str]) -> Iterator[HttpAccess]:
     """`deltamirror serve`, with a token that may write to all tables."""
     with Catalog(place.url) as catalog:
         token = issue_token(catalog.database, "bench", rights=[Right.WRITE], tables=ALL_TABLES, seconds=None).text
+    with _listening("deltamirror.cli", "serve", "--listen", environment=environment) as port:
+        yield HttpAccess(port, token)
+
+
+@contextmanager
+def _listening(*module: str, environment: dict[str, str] | None = None) -> Iterator[int]:
+    """The port of a module that listens at the address that is its last argument."""
     with held_port() as port:
-        command = [sys.executable, "-m", "deltamirror.cli", "serve", "--listen", f"127.0.0.1:{port}"]
+        command = [sys.executable, "-m", *module, f"127.0.0.1:{port}"]
         with subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL) as process:
             try:
                 _wait_for(port)
-                yield HttpAccess(port, token)
+                yield port
             finally:
                 process.terminate()
 
@@ -96,5 +116,5 @@ def _wait_for(port: int) -> None:
     deadline = time.monotonic() + _STARTS_WITHIN
     while not answers(port):
         if time.monotonic() > deadline:
-            raise TimeoutError("deltamirror serve does not answer")
+            raise TimeoutError("the server does not answer")
         time.sleep(0.05)

@@ -31,6 +31,7 @@ class Subject:
 
 DELTA_RS = Subject("delta-rs", "files")
 OVER_HTTP = Subject("HTTP", "postgresql")
+BARE_SERVER = Subject("bare server", "files")
 SUBJECTS = (
     *(Subject("deltamirror", engine) for engine in ENGINES),
     *(Subject("bare", engine) for engine in ENGINES),
@@ -104,7 +105,10 @@ class HttpAccess:
 
 
 class OverHttp:
-    """A client of the commit API: it sends its action to become the next version, whichever that is."""
+    """A client of the commit API: it sends its action to become the next version, whichever that is.
+
+    Its connection stays open. The server closes one that rests: then the commit is sent again, by its key.
+    """
 
     def __init__(self, place: Place) -> None:
         access = HttpAccess.read(place)
@@ -113,14 +117,21 @@ class OverHttp:
 
     def commit(self, add: Add) -> None:
         headers = {**self._headers, "Idempotency-Key": str(uuid4())}
+        try:
+            self._send(add, headers)
+        except ConnectionError:
+            self._connection.close()
+            self._send(add, headers)
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def _send(self, add: Add, headers: dict[str, str]) -> None:
         self._connection.request("POST", f"/api/v1/tables/{TABLE}/commits", encode(add) + b"\n", headers)
         answer = self._connection.getresponse()
         told = json.loads(answer.read())
         if answer.status != 201:
             raise RuntimeError(told["detail"])
-
-    def close(self) -> None:
-        self._connection.close()
 
 
 def delta_rs_action(add: Add) -> AddAction:
@@ -154,7 +165,7 @@ def open_writer(subject: Subject, place: Place) -> Writer:
             return DeltaMirror(place)
         case "delta-rs":
             return DeltaRs(place)
-        case "HTTP":
+        case "HTTP" | "bare server":
             return OverHttp(place)
         case _:
             return open_bare(place)

@@ -55,6 +55,17 @@ def test_a_run_finds_its_ratios_by_their_names_in_the_stored_file() -> None:
     assert all(Results.load().compared(Verdict(what, 1.0, 1.0)) for what in told)
 
 
+def test_clients_over_http_are_judged_beside_a_server_that_only_answers() -> None:
+    shares = {"failed": 0, "lost": 0, "slowest": 0.9}
+    rates = {"HTTP, 8 clients": 300.0, "HTTP, 64 clients": 2_000.0, "bare server, 8 clients": 1_500.0}
+    rates |= {"bare server, 64 clients": 4_000.0, "delta-rs": 20.0}
+    commits = {name: {"rate": rate, **shares} for name, rate in rates.items()}
+    eight, many = verdicts([Result("jobs", Table("", (), ()), {"appends": {}, "commits": commits})])
+    assert (eight.what, eight.ratio, eight.aim) == ("eight clients over HTTP", 15.0, 10.0)
+    assert (many.what, many.ratio, many.aim) == ("64 clients over HTTP", 100.0, 100.0)
+    assert many.note == "; failed 0, lost 0, slowest writer 90%; bare server 200.0 ×, of which 50%"
+
+
 def test_a_short_run_is_not_recorded(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr("sys.argv", ["benchmarks", "--quick", "--record"])
     with pytest.raises(SystemExit):

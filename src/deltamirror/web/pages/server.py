@@ -48,7 +48,7 @@ def serving(engine: MirrorEngine, binding: Binding, catalog: Catalog) -> Iterato
         Listener(binding.address) as listener,
         exported(engine.database, engine.live),
     ):
-        listener.serve(status_page(engine, binding, catalog), lambda app: _configured(app, binding))
+        listener.serve(status_page(engine, binding, catalog), lambda app: configured(app, binding))
         yield Serving(binding, listener)
 
 
@@ -69,7 +69,8 @@ def _require_tokens(engine: MirrorEngine, binding: Binding) -> None:
             )
 
 
-def _configured(app: ASGIApp, binding: Binding) -> uvicorn.Config:
+def configured(app: ASGIApp, binding: Binding) -> uvicorn.Config:
+    """How uvicorn serves an application at a binding."""
     cert, key = binding.tls or (None, None)
     config = uvicorn.Config(
         app,
