@@ -144,7 +144,7 @@ class Listener:
 class BoundedConnection(H11Protocol):
     """A connection of bounded time, one of ``most``, which is closed after its answer unless its request may keep it.
 
-    A stranger holds one for a single request, so that none of them shuts others out by doing nothing. An application keeps
+    A stranger holds one for a single request, so that none shuts others out by doing nothing. An application keeps
     the connection of a client that it knows, by ``keep_connection``: the next request needs no new one. What holds for
     a connection of one request holds for each request of a kept one:
 
