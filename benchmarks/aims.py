@@ -15,6 +15,8 @@ _BATCHES = 5.0
 _ONE_BY_ONE = 3.0
 _CHECKPOINT = {"delta-rs": {"first": 1.5, "next": 5.0}, "Delta Spark": {"first": 3.0, "next": 20.0}}
 _SIZE = 3.0
+_HUGE_SECONDS = 10.0
+_HUGE_MEBIBYTES = 2048.0
 _OPENED_BY = 1.0
 _IMPORT_FILES = 1 / 1.5
 _IMPORT_COMMITS = 1 / 2
@@ -58,6 +60,7 @@ def verdicts(results: Sequence[Result]) -> Iterator[Verdict]:
         "bulk": _bulk,
         "publish": _publish,
         "checkpoint": _checkpoint,
+        "huge": _huge,
         "import": _import,
         "opening": _opening,
         "rows": _rows,
@@ -151,6 +154,14 @@ def _opened(figures: dict[str, Any]) -> Iterator[Verdict]:
             _OPENED_BY,
             note,
         )
+
+
+def _huge(figures: dict[str, Any]) -> Iterator[Verdict]:
+    """Of a bound each."""
+    files = f"{figures['count']:,} files"
+    yield Verdict(f"next checkpoint of {files}, of 10 s", _HUGE_SECONDS / figures["next"]["seconds"], 1.0)
+    for which in ("first", "next"):
+        yield Verdict(f"memory of the {which} one of {files}, of 2 GiB", _HUGE_MEBIBYTES / figures[which]["peak"], 1.0)
 
 
 def _import(figures: dict[str, Any]) -> Iterator[Verdict]:

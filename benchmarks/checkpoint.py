@@ -12,7 +12,7 @@ from benchmarks.lab import Lab, Place
 from benchmarks.report import Result, Table
 from deltamirror import Add
 
-_LATER = 100
+LATER = 100
 _FEWER = 100_000
 _FEWEST = 10_000
 DELTA_RS: Final = {"delta-rs": tasks.delta_rs}
@@ -39,7 +39,7 @@ def run(lab: Lab) -> Result:
     opened = (f"{reader}: open s" for reader in _READERS)
     header = ("", "first s", "bare first s", "next s", "bare next s", "MB", "peak MiB", "own MiB", *opened)
     rows = [(name, *_cells(figures)) for name, figures in found.items()]
-    title = f"Checkpoint of {count:,} files, and the next one, {_LATER} commits later"
+    title = f"Checkpoint of {count:,} files, and the next one, {LATER} commits later"
     return Result("checkpoint", Table(title, header, rows), {"count": count, "fewer": fewer, **found})
 
 
@@ -56,14 +56,14 @@ def measured(
     source = lab.folder / "checkpoint.ndjson"
     write_ndjson(source, files)
     child.call(commit, place=place.json(), source="ndjson", path=str(source))
-    _publish(place)
+    publish(place)
     copies = {name: child.call(tasks.copy_log, place=place.json(), name=name) for name in peers}
     found: dict[str, dict[str, float]] = {"deltamirror": {}}
     found["deltamirror"] |= _named(child.call(tasks.deltamirror, place=place.json()), "first")
     found["deltamirror"]["bare"] = child.call(tasks.bare_arrow, path=str(source))
     found["deltamirror"]["bare next"] = child.call(tasks.bare_file, place=place.json())
-    child.call(publish_tasks.fill, place=place.json(), count=_LATER, numbered_from=numbered_from)
-    _publish(place)
+    child.call(publish_tasks.fill, place=place.json(), count=LATER, numbered_from=numbered_from)
+    publish(place)
     found["deltamirror"] |= _named(child.call(tasks.deltamirror, place=place.json()), "next")
     for name, task in peers.items():
         found[name] = child.call(task, folder=copies[name], place=place.json())
@@ -79,7 +79,8 @@ def _of(count: int, found: dict[str, dict[str, float]]) -> dict[str, dict[str, f
     return {f"{name}, {count:,} files": figures for name, figures in found.items()}
 
 
-def _publish(place: Place) -> None:
+def publish(place: Place) -> None:
+    """Publish what waits, without a checkpoint."""
     child.call(publish_tasks.mirror, place=place.json(), runner="local", checkpoints=False)
 
 
