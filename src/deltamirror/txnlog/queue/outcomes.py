@@ -406,10 +406,16 @@ _KEEP_CHECKSUM: Final = _keep_checksum()
 
 
 def _finish_checkpoint(session: Session, outcome: CheckpointOutcome, started: int) -> None:
-    told = (outcome.name, outcome.digest, outcome.num_rows, outcome.num_files, outcome.num_bytes)
-    numbers = (round(outcome.milliseconds), outcome.base)
-    values = {f"its_{column}": value for column, value in zip(_TOLD, (*told, *numbers), strict=True)}
-    count = session.execute(_WRITTEN, {**_own(outcome), **values}).scalar_one_or_none()
+    told = {
+        "its_name": outcome.name,
+        "its_digest": outcome.digest,
+        "its_rows": outcome.num_rows,
+        "its_files": outcome.num_files,
+        "its_bytes": outcome.num_bytes,
+        "its_milliseconds": round(outcome.milliseconds),
+        "its_base": outcome.base,
+    }
+    count = session.execute(_WRITTEN, {**_own(outcome), **told}).scalar_one_or_none()
     if count is not None and count > 1:
         insert_attempt(session, outcome.lease, outcome.version, count, literal(started))
         close_escalations(session, outcome.lease, first=0, last=outcome.version)
@@ -443,7 +449,6 @@ def _own(outcome: CheckpointOutcome) -> Mapping[str, int]:
 _OF_TABLE: Final[ColumnElement[bool]] = checkpoints.c.table_id == bindparam("of_table")
 _NOT_WRITTEN: Final[ColumnElement[bool]] = checkpoints.c.state != Status.SUCCESS
 _REQUESTED: Final = _OF_TABLE & (checkpoints.c.version == bindparam("of_version")) & _NOT_WRITTEN
-_TOLD: Final = ("name", "digest", "num_rows", "num_files", "num_bytes", "milliseconds", "base_version")
 _WRITTEN: Final = (
     update(checkpoints)
     .where(_REQUESTED)
@@ -452,7 +457,13 @@ _WRITTEN: Final = (
         attempts=checkpoints.c.attempts + 1,
         updated_at=CLOCK,
         next_attempt_at=None,
-        **{column: bindparam(f"its_{column}") for column in _TOLD},
+        name=bindparam("its_name"),
+        digest=bindparam("its_digest"),
+        num_rows=bindparam("its_rows"),
+        num_files=bindparam("its_files"),
+        num_bytes=bindparam("its_bytes"),
+        milliseconds=bindparam("its_milliseconds"),
+        base_version=bindparam("its_base"),
         **NO_ERROR,
     )
     .returning(checkpoints.c.attempts)
