@@ -74,10 +74,16 @@ def verdicts(results: Sequence[Result]) -> Iterator[Verdict]:
 
 
 def _single(figures: dict[str, Any]) -> Iterator[Verdict]:
-    medians = {name: statistics.median(run["rate"] for run in runs) for name, runs in figures.items()}
+    rates, computed = ({name: _median(runs, key) for name, runs in figures.items()} for key in ("rate", "cpu"))
     for engine, aim in _ONE_WRITER.items():
-        ratio = medians[f"deltamirror {engine}"] / medians["delta-rs"]
-        yield Verdict(f"one writer, {engine}", ratio, aim, _limit(ratio, medians, engine))
+        ours = f"deltamirror {engine}"
+        ratio, unhindered = rates[ours] / rates["delta-rs"], 1e3 / computed[ours] / rates["delta-rs"]
+        note = _limit(ratio, rates, engine) + _computing(unhindered)
+        yield Verdict(f"one writer, {engine}", ratio, aim, note)
+
+
+def _median(runs: list[dict[str, float]], key: str) -> float:
+    return statistics.median(run[key] for run in runs)
 
 
 def _limit(ratio: float, rates: dict[str, float], engine: str) -> str:
@@ -89,12 +95,18 @@ def _beside(ratio: float, limit: float, what: str) -> str:
     return f"; {what} {limit:.1f} ×, of which {ratio / limit:.0%}"
 
 
+def _computing(ratio: float) -> str:
+    """A note of what our process would reach that never had to wait: for disk, database, or its turn."""
+    return f"; without any waiting {ratio:.1f} ×"
+
+
 def _crowd(figures: dict[str, Any]) -> Iterator[Verdict]:
     rates = {name: run["rate"] for name, run in figures.items()}
     for engine, aim in _MANY_WRITERS.items():
         run = figures[f"deltamirror {engine}"]
         ratio = run["rate"] / rates["delta-rs"]
         note = f"; failed {run['failed']}, lost {run['lost']}, slowest writer {run['slowest']:.0%}"
+        note += f"; one writer alone {run['alone'] / rates['delta-rs']:.1f} ×"
         yield Verdict(f"eight writers, {engine}", ratio, aim, note + _limit(ratio, rates, engine))
 
 
@@ -104,7 +116,7 @@ def _bulk(figures: dict[str, Any]) -> Iterator[Verdict]:
         if name.startswith("deltamirror"):
             what = name.removeprefix("deltamirror ")
             ratio, bare = base / figure["seconds"], base / figures[f"bare {what.partition(',')[0]}"]["seconds"]
-            note = _beside(ratio, bare, "the bare load of its rows")
+            note = _beside(ratio, bare, "the bare load of its rows") + f"; {figure['computed']:.1f} s computed"
             yield Verdict(f"{figures['count']:,} adds, {what}", ratio, _BULK, note)
 
 
@@ -114,12 +126,18 @@ def _publish(figures: dict[str, Any]) -> Iterator[Verdict]:
         for name, figure in figures.items()
         if name != "count"
     }
+    base = figures["delta-rs commits"]["rate"]
     for engine in ("sqlite", "postgresql"):
-        batches, one_by_one = (of_peer[f"deltamirror {engine}, {how}"] for how in ("in batches", "one by one"))
-        yield Verdict(f"publishing, {engine}", batches, _PUBLISH, _beside(batches, of_peer["bare store"], "bare store"))
-        note = _beside(one_by_one, of_peer[f"bare {engine}, one by one"], "bare puts and transactions")
+        names = [f"deltamirror {engine}, {how}" for how in ("in batches", "one by one")]
+        batches, one_by_one = (of_peer[name] for name in names)
+        computing = [_computing(figures["count"] / figures[name]["computed"] / base) for name in names]
+        bare, bare_single = of_peer["bare store"], of_peer[f"bare {engine}, one by one"]
+        note = _beside(batches, bare, "bare store") + computing[0]
+        yield Verdict(f"publishing, {engine}", batches, _PUBLISH, note)
+        note = _beside(one_by_one, bare_single, "bare puts and transactions") + computing[1]
         yield Verdict(f"publishing one by one, {engine}", one_by_one, _ONE_BY_ONE, note)
-        yield Verdict(f"batches against one by one, {engine}", batches / one_by_one, _BATCHES)
+        note = f"; bare store against bare puts and transactions {bare / bare_single:.1f} ×"
+        yield Verdict(f"batches against one by one, {engine}", batches / one_by_one, _BATCHES, note)
     on_spark = of_peer["deltamirror sqlite, on Spark"]
     note = _beside(on_spark, of_peer["bare store, on Spark"], "bare puts on Spark")
     yield Verdict("publishing, sqlite, on Spark", on_spark, _PUBLISH, note)
@@ -191,8 +209,11 @@ def _opening(figures: dict[str, Any]) -> Iterator[Verdict]:
 def _rows(figures: dict[str, Any]) -> Iterator[Verdict]:
     for data, peer in (("arrow", "delta-rs"), ("frames", "Delta Spark")):
         found = figures[data]
+        bare = found.get("bare", {})
         for what, seconds in found["deltamirror"].items():
-            yield Verdict(f"{what} of {figures['count']:,} rows, beside {peer}", found[peer][what] / seconds, _ROWS)
+            ratio = found[peer][what] / seconds
+            note = _beside(ratio, found[peer][what] / bare[what], "bare format") if what in bare else ""
+            yield Verdict(f"{what} of {figures['count']:,} rows, beside {peer}", ratio, _ROWS, note)
     rates = figures["single"]
     yield Verdict("appends of one row, beside Delta Spark", rates["deltamirror"] / rates["Delta Spark"], _ONE_ROW)
 

@@ -27,7 +27,7 @@ def run(lab: Lab) -> Result:
         found[f"bare {engine}"] = _said(f"bare {engine}", _bare(lab, engine, inputs))
     base = found["delta-rs"]["seconds"]
     rows = [(name, *_cells(figures, base)) for name, figures in found.items()]
-    header = ("", "seconds", "faster", "MB", "peak MiB", "input MiB", "read s", "list s", "remove ms")
+    header = ("", "seconds", "faster", "CPU s", "MB", "peak MiB", "input MiB", "read s", "list s", "remove ms")
     return Result("bulk", Table(f"One commit of {count:,} adds", header, rows), {"count": count, **found})
 
 
@@ -38,7 +38,8 @@ def _said(name: str, figures: dict[str, float]) -> dict[str, float]:
 
 
 def _cells(figures: dict[str, float], base: float) -> tuple[str, ...]:
-    formats = {"megabytes": "0f", "peak": "0f", "input": "0f", "read": "2f", "list": "2f", "remove": "1f"}
+    formats = {"computed": "1f", "megabytes": "0f", "peak": "0f", "input": "0f"}
+    formats |= {"read": "2f", "list": "2f", "remove": "1f"}
     cells = (f"{figures[name]:.{style}}" if name in figures else "" for name, style in formats.items())
     return (f"{figures['seconds']:.2f}", f"{base / figures['seconds']:.1f} ×", *cells)
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from multiprocessing import get_context
 from typing import Any, Protocol
 
-from benchmarks import child
+from benchmarks import child, single
 from benchmarks.adds import adds
 from benchmarks.lab import Lab, Place
 from benchmarks.report import Result, Table, rate
@@ -47,6 +47,7 @@ def run(lab: Lab) -> Result:
     for subject in SUBJECTS:
         with lab.place(subject.engine) as place:
             found[str(subject)] = once(subject, place, seconds)
+        found[str(subject)]["alone"] = single.once(lab, subject, seconds / 2)["rate"]
     base = found[str(DELTA_RS)]["rate"]
     rows = [(name, *_cells(figures), f"{figures['rate'] / base:.1f} ×") for name, figures in found.items()]
     header = (
@@ -58,6 +59,7 @@ def run(lab: Lab) -> Result:
         "fastest",
         "p50 ms",
         "p99 ms",
+        "one alone",
         "of delta-rs",
     )
     title = f"Commits of one add, {WRITERS} writers, one table (slowest and fastest writer: of an equal share)"
@@ -67,7 +69,14 @@ def run(lab: Lab) -> Result:
 def _cells(figures: dict[str, float]) -> tuple[str, ...]:
     counts = f"{figures['failed']:.0f}", f"{figures['lost']:.0f}"
     shares = f"{figures['slowest']:.0%}", f"{figures['fastest']:.0%}"
-    return (rate(figures["rate"]), *counts, *shares, f"{figures['p50']:.1f}", f"{figures['p99']:.1f}")
+    return (
+        rate(figures["rate"]),
+        *counts,
+        *shares,
+        f"{figures['p50']:.1f}",
+        f"{figures['p99']:.1f}",
+        rate(figures["alone"]),
+    )
 
 
 def once(subject: Subject, place: Place, seconds: float, *, threads: int = 1) -> Any:

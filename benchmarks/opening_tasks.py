@@ -1,5 +1,6 @@
 """What the processes do that measure the opening of tables; each has a fresh process for itself."""
 
+import statistics
 from collections.abc import Callable, Mapping
 from contextlib import closing
 from typing import Final
@@ -17,6 +18,8 @@ from deltamirror.ops.imports.importing import ImportOrder
 from deltamirror.wiring import open_importer
 
 _DAY: Final = "2024-03-05"
+_TIMES: Final = 7
+_LONG_SECONDS: Final = 1.0
 _CONDITION: Final = f"{PARTITION_COLUMN} = '{_DAY}'"
 
 
@@ -60,7 +63,8 @@ def by_driver(*, place: dict[str, str], name: str) -> dict[str, float]:
             return len(connection.cursor().execute(query).fetchall())
 
     assert 0 < fetched(of_day) < fetched(of_table)
-    return {"list": seconds_of(fetched, of_table), "plan": seconds_of(fetched, of_day)}
+    works = {"list": lambda _: fetched(of_table), "plan": lambda _: fetched(of_day)}
+    return _measured(works, name, name)
 
 
 def by_delta_rs(*, warm: str, folder: str) -> dict[str, float]:
@@ -90,5 +94,9 @@ def _measured(works: Mapping[str, Callable[[str], object]], warm: str, table: st
 
 
 def _seconds(work: Callable[[str], object], warm: str, table: str) -> float:
+    """The median of some times: each opens the table anew. What takes seconds is done once."""
     work(warm)
-    return seconds_of(work, table)
+    taken = [seconds_of(work, table)]
+    while len(taken) < _TIMES and taken[0] < _LONG_SECONDS:
+        taken.append(seconds_of(work, table))
+    return statistics.median(taken)

@@ -23,6 +23,8 @@ def run(lab: Lab) -> Result:
         found[f"deltamirror {engine}, one by one"] = mirrored(lab, engine, count, batch=1, runner="local")
         with lab.place(engine) as place:
             found[f"bare {engine}, one by one"] = child.call(tasks.bare_one_by_one, place=place.json(), count=count)
+    name = "deltamirror sqlite, in batches, without checkpoints"
+    found[name] = mirrored(lab, "sqlite", count, runner="local", checkpoints=False)
     found["deltamirror sqlite, on Spark"] = mirrored(lab, "sqlite", count, runner="spark")
     base = found["delta-rs commits"]["rate"]
     rows = [(name, rate(figures["rate"]), f"{figures['rate'] / base:.1f} ×") for name, figures in found.items()]
@@ -30,8 +32,10 @@ def run(lab: Lab) -> Result:
     return Result("publish", Table(title, ("", "versions/s", "of delta-rs"), rows), {"count": count, **found})
 
 
-def mirrored(lab: Lab, engine: str, count: int, *, runner: str, batch: int | None = None) -> Any:
+def mirrored(
+    lab: Lab, engine: str, count: int, *, runner: str, batch: int | None = None, checkpoints: bool = True
+) -> Any:
     """Versions a second that a mirror publishes of a backlog; in batches of the default size, or of another one."""
     with lab.place(engine) as place:
         child.call(tasks.fill, place=place.json(), count=count)
-        return child.call(tasks.mirror, place=place.json(), batch=batch, runner=runner)
+        return child.call(tasks.mirror, place=place.json(), batch=batch, runner=runner, checkpoints=checkpoints)

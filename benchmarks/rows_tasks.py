@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import DataFrame, SparkSession
 
+from benchmarks.bare_format import BareFormat
 from benchmarks.lab import TABLE, Place
 from benchmarks.stock_spark import stock_session
 from deltamirror import Catalog, Insert, Update
@@ -80,9 +81,12 @@ def frames(*, place: dict[str, str], source: str, count: int) -> dict[str, dict[
         found = _in_turns({name: partial(side["append"], frame) for name, side in sides.items()}, "append")
         for side in sides.values():
             side["overwrite"](frame)
-        for way in ("scan by the format", "scan by to_spark"):
-            for name, figures in _in_turns({name: side[way] for name, side in sides.items()}, way).items():
-                found[name] |= figures
+        spark.dataSource.register(BareFormat)
+        bare = {"bare": lambda: _read(spark.read.format("bare").schema(frame.schema).load(source))}
+        for way, more in (("scan by the format", bare), ("scan by to_spark", {})):
+            works = {**{name: side[way] for name, side in sides.items()}, **more}
+            for name, figures in _in_turns(works, way).items():
+                found[name] = found.get(name, {}) | figures
         for name, side in sides.items():
             found[name]["merge"] = _seconds(side["merge"])
     spark.stop()

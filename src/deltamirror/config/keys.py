@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cache
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, TypeAlias, Union, get_args, get_origin
 
@@ -93,6 +94,7 @@ class Key:
         return is_secret(self.type)
 
 
+@cache
 def keys(settings: type[msgspec.Struct]) -> tuple[Key, ...]:
     """Every key of every section of ``settings``, in the order of declaration."""
     sections = (field for field in msgspec.structs.fields(settings) if _is_section(field))

@@ -4,6 +4,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import pyarrow.compute as pc
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -157,3 +158,61 @@ def test_a_partition_whose_value_cannot_be_read_is_chosen() -> None:
 def test_a_filter_without_partition_columns_chooses_no_partitions() -> None:
     assert partition_choice(condition_of("id = 7", DATES).of_bounds(), DATES) is None
     assert partition_choice(None, DATES) is None
+
+
+FEW = layout("day string, weight double, big long, id long", partition_by=("day", "weight", "big"))
+OF_PARTITIONS = {
+    "day = 'b'": "day == 'b'",
+    "day IS NULL": "day is None",
+    "day <> 'b' OR weight IS NULL": "weight is None or (day is not None and day != 'b')",
+    "weight > 1": "weight is not None and weight > 1",
+    "weight < 1 AND day = 'a'": "weight is not None and weight < 1 and day == 'a'",
+    "big IN (1, 2) OR day = 'c'": "big in (1, 2) or day == 'c'",
+    "NOT (big = 1)": "big is not None and big != 1",
+}
+PARTITIONS = st.fixed_dictionaries(
+    {
+        "day": st.sampled_from(["a", "b", "c", None, ""]),
+        "weight": st.sampled_from(["0.5", "1.5", "NaN", "Infinity", None]),
+        "big": st.sampled_from(["1", "2", "3", None]),
+    }
+)
+
+
+def is_true(condition: str, partition: dict[str, str | None]) -> bool:
+    day, weight, big = partition["day"], partition["weight"], partition["big"]
+    values = {
+        "day": day or None,
+        "weight": None if weight is None else float(weight),
+        "big": None if big is None else int(big),
+    }
+    return bool(eval(OF_PARTITIONS[condition], {}, values))  # noqa: S307  texts of this file
+
+
+@pytest.mark.parametrize("condition", OF_PARTITIONS)
+@given(partitions=st.lists(PARTITIONS, max_size=8))
+def test_the_partitions_of_a_filter_of_nothing_else_are_those_that_files_are_left_of(
+    condition: str, partitions: list[dict[str, str | None]]
+) -> None:
+    """Exactly where a value is no NaN: Arrow compares that with nothing, so that its partitions stay."""
+    bounds = condition_of(condition, FEW).of_bounds()
+    choice = partition_choice(bounds, FEW)
+    assert choice is not None
+    texts = [json.dumps(each) for each in partitions]
+    found = choice(texts)
+    expected = [
+        text
+        for text, values in zip(texts, partitions, strict=True)
+        if is_true(condition, values) or ("weight" in condition and values["weight"] == "NaN")
+    ]
+    assert list(found) == expected
+    left_of = possible_files(partitions, [None] * len(partitions), bounds, FEW)
+    assert {texts[number] for number in left_of} <= set(found)
+
+
+def test_a_filter_that_cannot_be_computed_for_a_partition_leaves_all_of_them() -> None:
+    choice = partition_choice(pc.add_checked(pc.field("big"), 1) > 5, FEW)
+    assert choice is not None
+    texts = [json.dumps({"day": "a", "weight": "1", "big": str(each)}) for each in (1, 2**63 - 1)]
+    assert list(choice(texts)) == texts
+    assert list(choice(texts[:1])) == []

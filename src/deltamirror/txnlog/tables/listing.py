@@ -47,17 +47,23 @@ _EXTENT: Final = select(func.count(), exists().where(file_ends.c.table_id == _TA
 _ROWS: Final = select(*(files.c[name] for name in _ROWS_SCHEMA.names)).where(
     _OWN, files.c.path_hash >= bindparam("low"), files.c.path_hash < bindparam("high")
 )
-_PARTITIONS: Final = select(files.c.partition_values).where(_OWN).distinct()
+_PARTITIONS: Final = select(files.c.partition_values, func.count()).where(_OWN).group_by(files.c.partition_values)
 _LIVE_ROWS: Final = _ROWS.where(~ended_by(_VERSION))
 _VERSIONS: Final = select(versions.c.commit_id, versions.c.version).where(
     versions.c.table_id == _TABLE, versions.c.version <= _VERSION
 )
 
 
+def extent(database: Database, connection: Connection, table_id: int) -> tuple[int, bool]:
+    """How many files a table has, or had, and whether it lost any."""
+    [[count, has_lost_files]] = database.look(connection, _EXTENT, {"of_table": table_id})
+    return count, bool(has_lost_files)
+
+
 def list_files(database: Database, connection: Connection, *, table_id: int, version: int) -> pa.Table:
     """The files of a version."""
     values = {"of_table": table_id, "at_version": version}
-    [[count, has_lost_files]] = database.look(connection, _EXTENT, values)
+    count, has_lost_files = extent(database, connection, table_id)
     query = _LIVE_ROWS if has_lost_files else _ROWS
     parts = [
         database.fetch_arrow(connection, query, _ROWS_SCHEMA, {**values, "low": low, "high": high})
@@ -67,9 +73,8 @@ def list_files(database: Database, connection: Connection, *, table_id: int, ver
     return _with_versions(pa.concat_tables(parts), commits)
 
 
-def list_matching(database: Database, connection: Connection, query: Select[Any], *, table_id: int) -> pa.Table:
-    """The files that a query of a table's finds; it has the columns of ``FILES_SCHEMA``."""
-    [[count, _]] = database.look(connection, _EXTENT, {"of_table": table_id})
+def list_matching(database: Database, connection: Connection, query: Select[Any], *, count: int) -> pa.Table:
+    """The files that a query finds, which may look at so many of them; it has the columns of ``FILES_SCHEMA``."""
     hashes = files.c.path_hash
     parts = [
         database.fetch_arrow(connection, query.where(hashes >= low, hashes < high), FILES_SCHEMA)
@@ -78,9 +83,9 @@ def list_matching(database: Database, connection: Connection, query: Select[Any]
     return pa.concat_tables(parts)
 
 
-def partition_texts(database: Database, connection: Connection, table_id: int) -> list[str]:
-    """The partition values that files of a table have, or had, as the log spells them."""
-    return [text for (text,) in database.look(connection, _PARTITIONS, {"of_table": table_id})]
+def partition_sizes(database: Database, connection: Connection, table_id: int) -> dict[str, int]:
+    """How many files a table has, or had, by their partition values as the log spells them."""
+    return dict(database.look(connection, _PARTITIONS, {"of_table": table_id}))
 
 
 def _ranges(count: int, together: int | None) -> Iterator[tuple[int, int]]:

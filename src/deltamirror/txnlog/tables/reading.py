@@ -24,7 +24,7 @@ from deltamirror.txnlog.database.access import Database
 from deltamirror.txnlog.database.schema import app_transactions, domains, files, heads, tables, versions
 from deltamirror.txnlog.database.statements import LINEAGE
 from deltamirror.txnlog.tables.history import milliseconds_of, no_such_version
-from deltamirror.txnlog.tables.listing import FILES_SCHEMA, list_files, list_matching, partition_texts
+from deltamirror.txnlog.tables.listing import FILES_SCHEMA, extent, list_files, list_matching, partition_sizes
 from deltamirror.txnlog.tables.registry import table_info
 
 PartitionFilter = Mapping[str, PartitionValue | Sequence[PartitionValue]]
@@ -59,7 +59,10 @@ class Snapshot:
         """The data files, in no particular order; with a filter, those of these partitions."""
         with look_at(self) as connection:
             filters = self._filters(connection, partition_filter(partitions))
-            return self._matching(connection, filters) if filters else self._all_files(connection)
+            if not filters:
+                return self._all_files(connection)
+            count, _ = extent(self.database, connection, self.table_id)
+            return self._matching(connection, filters, count)
 
     def files_among(self, choose: Callable[[Sequence[str]], Sequence[str]] | None) -> pa.Table:
         """The data files; those whose ``partition_values`` are not chosen, of all that files ever had, may be left out.
@@ -68,18 +71,18 @@ class Snapshot:
         """
         with look_at(self) as connection:
             if choose is not None:
-                used = partition_texts(self.database, connection, self.table_id)
-                wanted = choose(used)
+                used = partition_sizes(self.database, connection, self.table_id)
+                wanted = choose(list(used))
                 if len(wanted) < min(len(used), _MOST_TEXTS):
-                    return self._matching(connection, [files.c.partition_values.in_(wanted)])
+                    count = sum(used.get(text, 0) for text in wanted)
+                    return self._matching(connection, [files.c.partition_values.in_(wanted)], count)
             return self._all_files(connection)
 
     def _all_files(self, connection: Connection) -> pa.Table:
         return list_files(self.database, connection, table_id=self.table_id, version=self.version)
 
-    def _matching(self, connection: Connection, filters: Sequence[ColumnElement[bool]]) -> pa.Table:
-        query = self.files_query().where(*filters)
-        return list_matching(self.database, connection, query, table_id=self.table_id)
+    def _matching(self, connection: Connection, filters: Sequence[ColumnElement[bool]], count: int) -> pa.Table:
+        return list_matching(self.database, connection, self.files_query().where(*filters), count=count)
 
     def file_numbers(self, *, limit: int) -> pa.Table:
         """Size and deletion vector (as JSON) of the data files, of at most so many."""
