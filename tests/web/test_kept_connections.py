@@ -191,10 +191,34 @@ def test_a_request_under_way_makes_no_room(writer: Writer, line: Line, monkeypat
     assert line.ask(request[20:]).status == 200
 
 
-def test_requests_that_come_together_are_answered_one_after_the_other(page: Served, line: Line) -> None:
-    line.socket.sendall(b"".join(line.commit(version) for version in range(1, 6)))
-    assert [line.answer().json["versions"] for _ in range(5)] == [{"t": version} for version in range(1, 6)]
-    assert page.catalog.table("t").info().head == 5
+@pytest.mark.parametrize("part", [1, None])
+def test_what_comes_before_the_answer_is_not_looked_at_and_the_answer_says_so(
+    page: Served, line: Line, part: int | None
+) -> None:
+    """A client that sends requests together would hold as many answers in memory as it likes."""
+    answer = line.ask(line.commit(1) + line.commit(2)[:part])
+    assert (answer.status, answer.headers["connection"], line.is_closed()) == (201, "close", True)
+    assert page.catalog.table("t").info().head == 1
+
+
+def test_a_line_end_after_a_body_is_no_request(page: Served, line: Line, writer: Writer) -> None:
+    """Its refusal would be taken for the answer to the next commit."""
+    answer = line.ask(line.commit(1) + b"\r\n")
+    assert (answer.status, answer.headers["connection"], line.is_closed()) == (201, "close", True)
+    with Line.of(writer) as other:
+        assert other.ask(other.commit(2)).status == 201
+        for end in (b"\r\n", b"\r", b"\n"):
+            other.socket.sendall(end)
+        assert other.ask(b"\r\n" + other.commit(3)).status == 201
+    assert page.catalog.table("t").info().head == 3
+
+
+def test_a_request_that_tells_its_length_twice_is_the_last_one(page: Served, line: Line) -> None:
+    body = commit_lines("1")
+    head = line.request("POST", "/api/v1/tables/t/commits/1", b"", "Transfer-Encoding: chunked")
+    answer = line.ask(head + b"%x\r\n%s\r\n0\r\n\r\n" % (len(body), body))
+    assert (answer.status, answer.headers["connection"], line.is_closed()) == (201, "close", True)
+    assert page.catalog.table("t").info().head == 1
 
 
 def test_nothing_is_read_after_a_request_that_is_refused(page: Served, line: Line) -> None:

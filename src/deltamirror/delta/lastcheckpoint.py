@@ -126,7 +126,8 @@ def _trust(text: str, schema: msgspec.Raw | None) -> Trust:
 def _parts(text: str, schema: msgspec.Raw | None) -> tuple[Json, Sequence[str]]:
     """The pointer without its schema, and the leaves of that, which most pointers share with the one before them."""
     schema_text = "" if schema is None else bytes(schema).decode()
-    if not schema_text.startswith("{") or text.count(schema_text) != 1:
+    is_kept = schema_text.startswith("{") and len(schema_text) <= _LONGEST_SCHEMA  # others write longer ones
+    if not is_kept or text.count(schema_text) != 1:
         return _parse(text), ()
     return _parse(text.replace(schema_text, "{}")), _schema_leaves(schema_text)
 

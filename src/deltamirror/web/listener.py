@@ -47,6 +47,8 @@ _KEPT: Final = "deltamirror.kept"
 """In the state of a request: its connection may stay open."""
 _KEEPING: Final = (200, 201, 404, 409)
 """What a writer is told in the course of its work; after another answer it begins anew, maybe at another server."""
+_TWO_LENGTHS: Final = {b"content-length", b"transfer-encoding"}
+_LINE_ENDS: Final = b"\r\n"
 _CONNECTIONS: Final = 32
 _LONGEST_REQUEST: Final = 30.0
 _LARGEST_HEAD: Final = 16 * 1024
@@ -152,7 +154,9 @@ class BoundedConnection(H11Protocol):
       may grant it more, by ``grant_time``. One timer a connection looks at it, which no request has to cancel.
     - one that rests is closed by uvicorn (``timeout_keep_alive``); and by us as soon as a new one needs its place.
     - an answer that begins before its request has come in whole closes, as does one that refuses: nothing that is left
-      of a request is read as the next one. uvicorn reads no request before the answer to the one before it has ended.
+      of a request is read as the next one. So does one behind which more came already, and one to a request that told
+      its length in two ways: where it ends is never a guess.
+    - line ends between two requests mean nothing.
     """
 
     most: ClassVar[int] = _CONNECTIONS
@@ -178,17 +182,35 @@ class BoundedConnection(H11Protocol):
             self._timer.cancel()
         super().connection_lost(exc)
 
+    def data_received(self, data: bytes) -> None:
+        """Take in what came, without line ends in front of a next request: some clients send them after a body."""
+        if self.timeout_keep_alive_task is None or self._unread:
+            super().data_received(data)
+        elif request := data.lstrip(_LINE_ENDS):
+            super().data_received(request)
+
     def on_response_complete(self) -> None:
         """Count the time of the next request from here on."""
         self.begun = self.loop.time()
         if not self._is_sending:
             self.scope = None  # type: ignore[assignment]  # what was granted was for this request alone
+        unread = self._unread
+        if unread and not unread.strip(_LINE_ENDS):  # came after all, while the answer was sent: no request
+            self.transport.close()
         super().on_response_complete()  # it may begin the next request
+        if unread:  # the next request is on its way
+            self._unset_keepalive_if_required()
 
     @property
     def is_resting(self) -> bool:
         """Whether uvicorn waits for a next request, of which nothing came."""
-        return self.timeout_keep_alive_task is not None and not self._is_sending
+        return self.timeout_keep_alive_task is not None and not self._unread and not self._is_sending
+
+    @property
+    def _unread(self) -> bytes:
+        """What came and is not part of the request before."""
+        unread, _ = self.conn.trailing_data
+        return unread
 
     @property
     def _is_sending(self) -> bool:
@@ -224,8 +246,9 @@ class BoundedConnection(H11Protocol):
 
     def _is_kept(self, scope: Scope, status: int) -> bool:
         """Whether a next request may come: the client, too, has to want it (h11 says so), and the server to go on."""
-        is_wanted = _KEPT in scope["state"] and status in _KEEPING
-        return is_wanted and self.conn.their_state is h11.DONE and self.cycle.keep_alive
+        is_wanted = _KEPT in scope["state"] and status in _KEEPING and self.cycle.keep_alive
+        is_whole = self.conn.their_state is h11.DONE and not self._unread
+        return is_wanted and is_whole and not _TWO_LENGTHS.issubset(name for name, _ in scope["headers"])
 
 
 def grant_time(scope: Scope, seconds: float) -> None:

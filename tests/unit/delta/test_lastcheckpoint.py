@@ -7,6 +7,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
+from deltamirror.delta import lastcheckpoint
 from deltamirror.delta.actions import Sidecar
 from deltamirror.delta.lastcheckpoint import (
     LastCheckpoint,
@@ -104,6 +105,17 @@ def test_what_is_too_long_for_a_pointer_is_left_out() -> None:
 )
 def test_pointers_of_other_writers_are_understood(data: bytes, expected: LastCheckpoint) -> None:
     assert decode(data) == PointerReading(expected, Trust.UNVERIFIED)
+
+
+def test_a_schema_that_is_longer_than_ours_is_not_kept_in_memory() -> None:
+    """Other writers may have any, and many of them."""
+    found = lastcheckpoint._schema_leaves.cache_info().currsize
+    for number in range(2):
+        text = f'{{"version":1,"size":1,"checkpointSchema":{{"a{number}":["{"x" * 20_000}"]}}}}'
+        stated = f'{text[:-1]},"checksum":"{content_checksum(text)}"}}'
+        assert decode(stated.encode()).trust is Trust.VERIFIED
+        assert decode(stated.replace("xx", "xy", 1).encode()).trust is Trust.DAMAGED
+    assert lastcheckpoint._schema_leaves.cache_info().currsize == found
 
 
 def test_a_torn_pointer_is_readable_but_not_usable() -> None:

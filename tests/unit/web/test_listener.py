@@ -227,6 +227,25 @@ def test_the_connection_that_rested_longest_makes_room(monkeypatch: pytest.Monke
     assert [connection.is_aborted for connection in connections] == [False] * 17 + [True] * 3
 
 
+@pytest.mark.parametrize("request_begins", [b"G", b"GET / HTTP/1.1\r\nHost: x\r\n"])
+def test_a_connection_does_not_rest_whose_next_request_came_with_the_answer(request_begins: bytes) -> None:
+    connection = _Connected(_Clock())
+    connection.on_response_complete()
+    assert connection.is_resting
+    connection._unset_keepalive_if_required()
+    connection.conn.receive_data(request_begins)
+    connection.on_response_complete()
+    assert (connection.is_resting, connection.timeout_keep_alive_task) == (False, None)
+
+
+def test_a_connection_ends_without_a_word_where_line_ends_came_with_the_answer() -> None:
+    connection = _Connected(_Clock())
+    connection.conn.receive_data(b"\r\n")
+    connection.on_response_complete()
+    assert cast("Any", connection.transport).close.called
+    assert not cast("Any", connection.transport).write.called
+
+
 def test_a_connection_that_ended_leaves_no_timer() -> None:
     clock = _Clock()
     connection = _Connected(clock)

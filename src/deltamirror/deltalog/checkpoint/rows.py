@@ -23,6 +23,7 @@ from deltamirror.deltalog.checkpoint.statistics import partition_schema, statist
 from deltamirror.deltalog.checkpoint.typed_columns import partition_values, statistics
 
 _SCHEMAS: Final = 64
+_LARGEST_SCHEMA: Final = 64 * 1024
 """Texts that are remembered: a small checkpoint takes as long for its schema as for its rows."""
 
 _PIECE_ROWS: Final = 32 * 1024
@@ -46,14 +47,21 @@ def file_rows(state: CheckpointState) -> pa.Table:
     return pa.Table.from_batches(_files(state, schema), schema)
 
 
-@lru_cache(maxsize=_SCHEMAS)
 def checkpoint_schema(columns: pa.Schema) -> str:
     """Spark's JSON text of the columns of a checkpoint or a sidecar, for the pointer and for the Parquet footer.
 
     Its fields carry no metadata of their own, not even the ids of mapped columns: Spark 4 loses these as it parses
     statistics.
     """
+    is_kept = columns.serialize().size <= _LARGEST_SCHEMA
+    return _kept_text(columns) if is_kept else _schema_text(columns)
+
+
+def _schema_text(columns: pa.Schema) -> str:
     return schema_string(from_arrow(columns))
+
+
+_kept_text: Final = lru_cache(maxsize=_SCHEMAS)(_schema_text)
 
 
 def _others(state: CheckpointState) -> Iterator[Mapping[str, object]]:

@@ -19,6 +19,7 @@ from deltamirror.delta.actions import (
 )
 from deltamirror.delta.lines import encode_commit
 from deltamirror.deltalog.checkpoint import file_lines
+from deltamirror.deltalog.checkpoint import rows as checkpoint_rows
 from deltamirror.deltalog.checkpoint.content import CheckpointState, can_continue, checkpoint_schema, file_rows, replay
 from deltamirror.errors import InvalidAction, InvalidInput
 from tests.support.lakes.histories import PROTOCOL, table_metadata
@@ -138,6 +139,16 @@ def test_a_checkpoint_has_all_actions_and_a_sidecar_those_of_files() -> None:
     assert file_rows(found).column_names == ["add", "remove"]
     assert file_rows(found).num_rows == 2
     assert '"name":"stats_parsed"' in checkpoint_schema(file_rows(found).schema)
+
+
+def test_the_schemas_of_wide_tables_are_not_kept_in_memory() -> None:
+    def columns(count: int) -> pa.Schema:
+        return pa.schema([pa.field(f"column_{number}", pa.int64()) for number in range(count)])
+
+    checkpoint_rows._kept_text.cache_clear()
+    for count, kept in ((3, 1), (3, 1), (4, 2), (5_000, 2)):
+        assert checkpoint_schema(columns(count)).count('"type":"long"') == count
+        assert checkpoint_rows._kept_text.cache_info().currsize == kept
 
 
 def test_a_table_without_files_has_a_checkpoint() -> None:
