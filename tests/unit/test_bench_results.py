@@ -48,8 +48,8 @@ def test_a_recorded_suite_replaces_its_last_results_and_no_others(tmp_path: Path
 
 
 def test_a_run_finds_its_ratios_by_their_names_in_the_stored_file() -> None:
-    rates = {f"{kind} {engine}": [{"rate": 20.0}] for kind in ("deltamirror", "bare") for engine in ENGINES}
-    single = Result("single", Table("", (), ()), {**rates, "delta-rs": [{"rate": 2.0}]})
+    rates = {f"{kind} {engine}": [{"rate": 20.0, "cpu": 0.5}] for kind in ("deltamirror", "bare") for engine in ENGINES}
+    single = Result("single", Table("", (), ()), {**rates, "delta-rs": [{"rate": 2.0, "cpu": 5.0}]})
     told = [verdict.what for verdict in verdicts([single])]
     assert told == ["one writer, sqlite", "one writer, postgresql", "one writer, duckdb"]
     assert all(Results.load().compared(Verdict(what, 1.0, 1.0)) for what in told)

@@ -253,12 +253,12 @@ class BoundedConnection(H11Protocol):
 
 def grant_time(scope: Scope, seconds: float) -> None:
     """Let a request last for so long: a commit takes longer than a page."""
-    scope["state"][_GRANTED] = seconds
+    scope.setdefault("state", {})[_GRANTED] = seconds
 
 
 def keep_connection(scope: Scope) -> None:
     """Let the connection of a request serve the next one, too, unless this one is refused."""
-    scope["state"][_KEPT] = True
+    scope.setdefault("state", {})[_KEPT] = True
 
 
 def _configuration(app: ASGIApp) -> uvicorn.Config:
