@@ -22,6 +22,7 @@ def run(lab: Lab) -> Result:
     with lab.place("sqlite") as place:
         _fill(lab, place, each)
         first = child.call(tasks.deltamirror, place=place.json())
+        bare = child.call(tasks.bare_file, place=place.json())
         child.call(publish_tasks.fill, place=place.json(), count=LATER)
         publish(place)
         found = {"first": first, "next": child.call(tasks.deltamirror, place=place.json())}
@@ -31,7 +32,9 @@ def run(lab: Lab) -> Result:
     ]
     count = each * _COMMITS
     title = f"Checkpoint of {count:,} files, and the next one, {LATER} commits later"
-    return Result("huge", Table(title, ("", "s", "MB", "peak MiB", "own MiB"), rows), {"count": count, **found})
+    rows.append(("bare next", f"{bare:.1f}", "", "", ""))
+    figures = {"count": count, "bare next": bare, **found}
+    return Result("huge", Table(title, ("", "s", "MB", "peak MiB", "own MiB"), rows), figures)
 
 
 def _memory(figures: dict[str, float]) -> tuple[str, str]:
