@@ -121,22 +121,21 @@ def _bulk(figures: dict[str, Any]) -> Iterator[Verdict]:
 
 
 def _publish(figures: dict[str, Any]) -> Iterator[Verdict]:
-    of_peer = {
-        name: figure["rate"] / figures["delta-rs commits"]["rate"]
-        for name, figure in figures.items()
-        if name != "count"
-    }
-    base = figures["delta-rs commits"]["rate"]
+    base, bare = figures["delta-rs commits"]["rate"], "bare store"
+    of_peer = {name: figure["rate"] / base for name, figure in figures.items() if name != "count"}
+
+    def note_of(ours: str, limit: str, what: str) -> str:
+        unhindered = figures["count"] / figures[ours]["computed"] / base
+        return _beside(of_peer[ours], of_peer[limit], what) + _computing(unhindered)
+
     for engine in ("sqlite", "postgresql"):
-        names = [f"deltamirror {engine}, {how}" for how in ("in batches", "one by one")]
-        batches, one_by_one = (of_peer[name] for name in names)
-        computing = [_computing(figures["count"] / figures[name]["computed"] / base) for name in names]
-        bare, bare_single = of_peer["bare store"], of_peer[f"bare {engine}, one by one"]
-        note = _beside(batches, bare, "bare store") + computing[0]
-        yield Verdict(f"publishing, {engine}", batches, _PUBLISH, note)
-        note = _beside(one_by_one, bare_single, "bare puts and transactions") + computing[1]
+        in_batches, singly = (f"deltamirror {engine}, {how}" for how in ("in batches", "one by one"))
+        bare_singly = f"bare {engine}, one by one"
+        batches, one_by_one = of_peer[in_batches], of_peer[singly]
+        yield Verdict(f"publishing, {engine}", batches, _PUBLISH, note_of(in_batches, bare, bare))
+        note = note_of(singly, bare_singly, "bare puts and transactions")
         yield Verdict(f"publishing one by one, {engine}", one_by_one, _ONE_BY_ONE, note)
-        note = f"; bare store against bare puts and transactions {bare / bare_single:.1f} ×"
+        note = f"; bare store against bare puts and transactions {of_peer[bare] / of_peer[bare_singly]:.1f} ×"
         yield Verdict(f"batches against one by one, {engine}", batches / one_by_one, _BATCHES, note)
     on_spark = of_peer["deltamirror sqlite, on Spark"]
     note = _beside(on_spark, of_peer["bare store, on Spark"], "bare puts on Spark")

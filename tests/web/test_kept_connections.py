@@ -89,6 +89,12 @@ class Line:
         return self.ask(self.request("GET", HEAD)).status == 200
 
 
+@pytest.fixture(autouse=True)
+def _time_between_requests(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A slow machine may pause for longer than a connection rests."""
+    monkeypatch.setattr(server, "_RESTS_FOR", 600)
+
+
 @pytest.fixture
 def line(writer: Writer) -> Iterator[Line]:
     with Line.of(writer) as found:
@@ -154,7 +160,6 @@ def test_a_connection_that_rests_is_closed(lake: Catalog, monkeypatch: pytest.Mo
 def test_a_request_that_comes_byte_by_byte_ends_on_a_kept_connection_too(
     lake: Catalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(server, "_RESTS_FOR", 600)
     monkeypatch.setattr(listener, "_LONGEST_REQUEST", 1.0)
     create(lake, properties=UNTIMED)
     with served(lake) as page, Line.of(writer_of(page)) as line:
@@ -243,7 +248,6 @@ def test_a_body_that_is_too_large_ends_the_connection(lake: Catalog) -> None:
 
 
 def test_a_server_that_stops_waits_for_no_connection_that_rests(lake: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server, "_RESTS_FOR", 600)
     monkeypatch.setattr(server, "_STOPS_WITHIN", 600)
     create(lake)
     before = set(threading.enumerate())

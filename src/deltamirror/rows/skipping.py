@@ -31,7 +31,6 @@ PartitionChoice: TypeAlias = Callable[[Sequence[str]], Sequence[str]]
 
 _TIMES: Final = frozenset({"timestamp", "timestamp_ntz"})
 _STATS: Final = msgspec.json.Decoder(float_hook=Number)
-_VALUES: Final = msgspec.json.Decoder()
 _ANYTHING: Final = pc.scalar(True)
 _UNBOUNDED: Final = frozenset({"boolean", "binary", "variant", "void"})
 
@@ -44,15 +43,15 @@ def mentioned(condition: pc.Expression, fields: Sequence[Field]) -> list[Field]:
 
 def partition_choice(condition: pc.Expression | None, layout: Layout) -> PartitionChoice | None:
     """What tells the partitions that may have rows for a filter; None where it names no partition column."""
-    if condition is None or not _Known.of(condition, layout).partitions:
+    if condition is None:
         return None
-    return partial(_possible_partitions, condition=condition, layout=layout)
-
-
-def _possible_partitions(texts: Sequence[str], condition: pc.Expression, layout: Layout) -> list[str]:
-    """Those of these JSON objects of partition values that a filter leaves; it is for files to have values at all."""
     known = _Known.of(condition, layout)
-    partitions = [known.partition_of(_VALUES.decode(text)) for text in texts]
+    return partial(_possible_partitions, condition=condition, known=known) if known.partitions else None
+
+
+def _possible_partitions(texts: Sequence[str], condition: pc.Expression, known: "_Known") -> list[str]:
+    """Those of these JSON objects of partition values that a filter leaves; it is for files to have values at all."""
+    partitions = [known.partition_of(msgspec.json.decode(text)) for text in texts]
     possible = _fulfilling(condition, known, partitions) if known.is_all else _left(condition, known, partitions)
     return [texts[number] for number in sorted(possible)]
 

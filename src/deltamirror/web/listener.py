@@ -184,7 +184,7 @@ class BoundedConnection(H11Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Take in what came, without line ends in front of a next request: some clients send them after a body."""
-        if self.timeout_keep_alive_task is None or self._unread:
+        if self.timeout_keep_alive_task is None:
             super().data_received(data)
         elif request := data.lstrip(_LINE_ENDS):
             super().data_received(request)
@@ -198,13 +198,13 @@ class BoundedConnection(H11Protocol):
         if unread and not unread.strip(_LINE_ENDS):  # came after all, while the answer was sent: no request
             self.transport.close()
         super().on_response_complete()  # it may begin the next request
-        if unread:  # the next request is on its way
+        if unread:  # the next request is on its way: the connection does not rest
             self._unset_keepalive_if_required()
 
     @property
     def is_resting(self) -> bool:
         """Whether uvicorn waits for a next request, of which nothing came."""
-        return self.timeout_keep_alive_task is not None and not self._unread and not self._is_sending
+        return self.timeout_keep_alive_task is not None and not self._is_sending
 
     @property
     def _unread(self) -> bytes:
