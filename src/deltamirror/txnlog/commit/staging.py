@@ -6,10 +6,12 @@ A stage whose writer died is an orphan: ``sweep`` deletes it.
 
 import secrets
 import time
+from array import array
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import chain
 
 from sqlalchemy import Connection, delete, select, update
@@ -41,6 +43,7 @@ from deltamirror.txnlog.database.schema import chunks, file_ends, files, heads, 
 # Lines in one transaction: few enough that other writers get their turn on SQLite, many enough to be fast.
 _LINES_AT_ONCE = 100_000
 _CHUNKS_AT_ONCE = 50
+_BY = files.c.path_hash.name
 
 
 def fresh_commit_id() -> int:
@@ -99,6 +102,9 @@ class _Batch:
     removed: list[Row] = field(default_factory=list)
 
 
+_hashes = partial(array, "q")
+
+
 @dataclass(slots=True)
 class _Tally:
     """What a stage has seen so far."""
@@ -112,6 +118,9 @@ class _Tally:
     small: list[Action] = field(default_factory=list)
     sample: tuple[Remove, ...] = ()
     metrics: WriteMetrics = field(default_factory=WriteMetrics)
+    added_hashes: "array[int]" = field(default_factory=_hashes)
+    removed_hashes: "array[int]" = field(default_factory=_hashes)
+    """Of the paths that the commit adds, and removes: by them it is found what they meet in the table."""
 
 
 class StagedBody:
@@ -221,10 +230,12 @@ class StagedBody:
         plain = file_columns(self._table_id, self.commit_id, batch.plain)
         batch.added.sort(key=hash_of)
         batch.removed.sort(key=hash_of)
+        self._tally.added_hashes.extend(chain(plain[_BY], map(hash_of, batch.added)))
+        self._tally.removed_hashes.extend(map(hash_of, batch.removed))
         with self._database.write(Step.STORE_LINES) as session:
             _touch(session, self.commit_id)
             session.insert_many(chunks, [chunk_row(chunk, self.commit_id, first + n) for n, chunk in enumerate(packed)])
-            session.insert_columns(files, plain, by=files.c.path_hash.name)
+            session.insert_columns(files, plain, by=_BY)
             session.insert_many(files, batch.added)
             session.insert_many(removes, batch.removed)
 
@@ -232,8 +243,9 @@ class StagedBody:
         """Record which files the commit ends. Refuse to add a path that stays with another deletion vector."""
         with self._database.read() as connection:
             head = self._head(connection)
-            replaced, beside = staged_overlaps(connection, files, self._table_id, self.commit_id)
-            removed, _ = staged_overlaps(connection, removes, self._table_id, self.commit_id)
+            own, tally = (self._table_id, self.commit_id), self._tally
+            replaced, beside = staged_overlaps(connection, files, *own, tally.added_hashes)
+            removed, _ = staged_overlaps(connection, removes, *own, tally.removed_hashes)
         require_live_once(beside - removed)
         with self._database.write(Step.END_FILES) as session:
             _touch(session, self.commit_id)

@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import pairwise
 from typing import Any
 
@@ -18,9 +19,11 @@ from deltamirror.delta.validation.rules import violation
 from deltamirror.txnlog.content.rows import file_row, path_hash, remove_row, small_row
 from deltamirror.txnlog.content.state import decoded_line
 from deltamirror.txnlog.database.access import Row, Session
+from deltamirror.txnlog.database.number_rows import number_rows, rows_value
 from deltamirror.txnlog.database.schema import file_ends, files, metadata, removes, versions
 
 _HASHES_AT_ONCE = 1_000
+_STAGED_HASHES_AT_ONCE = 100_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,27 +154,39 @@ def require_own_ids(connection: Connection, table_id: int, adds: Iterable[Add]) 
 
 
 def staged_overlaps(
-    connection: Connection, source: Table, table_id: int, commit_id: int
+    connection: Connection, source: Table, table_id: int, commit_id: int, hashes: Sequence[int]
 ) -> tuple[set[LiveFile], set[LiveFile]]:
-    """The rows at the head whose paths a staged commit adds or removes (``source`` says which).
+    """The rows at the head whose paths a staged commit adds or removes (``source`` says which), by their hashes.
 
     First those with the same deletion vector, which the commit ends, then those with another one.
     """
-    staged = source.alias("staged")
-    query = (
-        _LIVE.add_columns(staged.c.path.label("staged_path"), staged.c.dv_id.label("staged_dv_id"))
-        .join(staged, (staged.c.table_id == files.c.table_id) & (staged.c.path_hash == files.c.path_hash))
-        .where(staged.c.table_id == table_id, staged.c.commit_id == commit_id, files.c.commit_id != commit_id)
-    )
+    query, own = _overlaps_with(source), {"table_id": table_id, "commit_id": commit_id}
     same: set[LiveFile] = set()
     others: set[LiveFile] = set()
-    for row in connection.execute(query):
-        found, path = _live_file(row), path_identity(row.staged_path)
-        if found.key == (path, row.staged_dv_id):
-            same.add(found)
-        elif found.key[0] == path:
-            others.add(found)
+    for some in batched(sorted(hashes), _STAGED_HASHES_AT_ONCE):
+        for row in connection.execute(query, {**own, "hashes": rows_value((each,) for each in some)}):
+            found, path = _live_file(row), path_identity(row.staged_path)
+            if found.key == (path, row.staged_dv_id):
+                same.add(found)
+            elif found.key[0] == path:
+                others.add(found)
     return same, others
+
+
+@cache
+def _overlaps_with(source: Table) -> Select[Any]:
+    """Of some hashes: what it costs grows with the commit, where a join of all rows would grow with the table."""
+    staged = source.alias("staged")
+    return (
+        _LIVE.add_columns(staged.c.path.label("staged_path"), staged.c.dv_id.label("staged_dv_id"))
+        .join(staged, (staged.c.table_id == files.c.table_id) & (staged.c.path_hash == files.c.path_hash))
+        .where(
+            files.c.table_id == bindparam("table_id"),
+            files.c.path_hash.in_(select(number_rows("hashes", "hash").c.hash)),
+            files.c.commit_id != bindparam("commit_id"),
+            staged.c.commit_id == bindparam("commit_id"),
+        )
+    )
 
 
 def staged_keys(
