@@ -9,7 +9,9 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TypeVar
+
+T = TypeVar("T")
 
 _ROOT = Path(__file__).parent.parent
 
@@ -37,10 +39,10 @@ def call(function: Callable[..., Any], **arguments: Any) -> Any:
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def seconds_of(work: Callable[[str], object], location: str) -> float:
-    """How long some work on a location takes."""
+def seconds_of(work: Callable[[T], object], subject: T) -> float:
+    """How long some work on a subject takes."""
     begin = time.perf_counter()
-    work(location)
+    work(subject)
     return time.perf_counter() - begin
 
 

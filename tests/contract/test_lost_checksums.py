@@ -4,6 +4,7 @@ import os
 import time
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from deltamirror import Catalog, Table
@@ -11,6 +12,7 @@ from deltamirror.delta.checksum import Checksum
 from deltamirror.ops.reconcile.reconciling import Strategy
 from deltamirror.pipeline.plan import checksum_seeds
 from deltamirror.txnlog.database.access import Database
+from deltamirror.txnlog.tables.reading import Snapshot
 from tests.support.databases.catalogs import ENGINES
 from tests.support.lakes.lake import add
 from tests.support.mirrors.local import append, log_of, make_table, mirror_of
@@ -107,3 +109,28 @@ def test_a_table_with_too_many_files_is_counted_once_however_many_checksums_are_
     with reconciling(lake) as engine:
         assert reconciled(engine, Strategy.SMART)[0].repaired == 0
     assert counted == [10]
+
+
+def test_the_files_of_a_table_with_too_many_are_not_looked_at_to_find_that(
+    catalog: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("deltamirror.publish.checksums._LARGEST", 900)
+    table, looked = make_table(catalog, tmp_path), list[int]()
+    look = Snapshot.file_numbers
+
+    def looking(taken: Snapshot, *, limit: int) -> pa.Table:
+        looked.append(taken.version)
+        return look(taken, limit=limit)
+
+    monkeypatch.setattr(Snapshot, "file_numbers", looking)
+    table.append([add(f"{number}.parquet") for number in range(10)])  # too large for a checksum
+    append(table, 1)
+    with mirror_of(catalog) as engine:
+        monkeypatch.setattr(checksum_seeds, "_MOST_COUNTED", 9)
+        for version in range(3):
+            engine.mirror("t", version)
+        assert (looked, list(checksums(table))) == ([], [checksum_of(table, 0).name])
+        monkeypatch.setattr(checksum_seeds, "_MOST_COUNTED", 11)
+        append(table, 1)
+        engine.run(once=True)
+    assert (looked, checksum_of(table, 3).exists()) == ([2], True)
