@@ -34,7 +34,7 @@ def assert_statistics_are_right(data: bytes) -> None:
     """What a reader skips row groups by is what these hold."""
     metadata = parquet.opened(data).metadata
     for number in range(metadata.num_row_groups):
-        paths = pc.struct_field(parquet.row_group(data, number).column("add"), "path").combine_chunks()
+        paths = pc.struct_field(parquet.File(data).row_group(number).column("add"), "path").combine_chunks()
         group = metadata.row_group(number)
         (told,) = (c.statistics for c in map(group.column, range(group.num_columns)) if c.path_in_schema == "add.path")
         assert told.null_count == paths.null_count

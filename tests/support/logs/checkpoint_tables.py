@@ -4,7 +4,7 @@ import pyarrow as pa
 
 from deltamirror.deltalog.checkpoint.content import CheckpointState, row_batches
 from deltamirror.deltalog.checkpoint.layout import FILES
-from deltamirror.deltalog.checkpoint.parquet import opened, row_group
+from deltamirror.deltalog.checkpoint.parquet import File
 from deltamirror.deltalog.checkpoint.reading import actions_of_table, state_of_actions
 
 
@@ -20,5 +20,6 @@ def state_of_table(table: pa.Table, *, version: int, columns: pa.Schema = FILES)
 
 def table_of(data: bytes) -> pa.Table:
     """All rows of a file."""
-    groups = [row_group(data, number) for number in range(opened(data).num_row_groups)]
-    return pa.concat_tables(groups) if groups else opened(data).schema_arrow.empty_table()
+    file = File(data)
+    groups = [file.row_group(number) for number in range(file.metadata.num_row_groups)]
+    return pa.concat_tables(groups) if groups else file.schema.empty_table()

@@ -17,10 +17,10 @@ UNREADABLE: Final = (pa.ArrowException, OSError, ValueError, LookupError)
 """What pyarrow raises for bytes that are no Parquet file, or a damaged one."""
 
 
-def opened(data: bytes | pa.Buffer) -> pq.ParquetFile:
-    """The file of these bytes, to be read in parts; InvalidInput where they are none."""
+def opened(data: bytes | pa.Buffer, footer: pq.FileMetaData | None = None) -> pq.ParquetFile:
+    """The file of these bytes, to be read in parts; InvalidInput where they are none. A known footer is not read."""
     try:
-        return pq.ParquetFile(pa.BufferReader(data), coerce_int96_timestamp_unit="us")
+        return pq.ParquetFile(pa.BufferReader(data), metadata=footer, coerce_int96_timestamp_unit="us")
     except UNREADABLE as error:
         raise InvalidInput(f"not a Parquet file: {error}") from error
 
@@ -47,7 +47,7 @@ class File:
 
         Threads may read several row groups at the same time, each by a reader of its own; but not the only one.
         """
-        reader = self._opened if self.metadata.num_row_groups == 1 else opened(self.data)
+        reader = self._opened if self.metadata.num_row_groups == 1 else opened(self.data, self.metadata)
         return _read(reader, number, columns)
 
 
@@ -59,11 +59,6 @@ def is_ours(data: bytes | pa.Buffer) -> bool:
 def has_our_form(footer: pq.FileMetaData) -> bool:
     """Whether a file with this footer looks as if ``encoded`` had written it: by Arrow, with Spark's version."""
     return footer.created_by.startswith("parquet-cpp-arrow") and (footer.metadata or {}).get(VERSION_KEY) == VERSION
-
-
-def row_group(data: bytes | pa.Buffer, number: int, *, columns: Sequence[str] | None = None) -> pa.Table:
-    """The rows of one row group, or some columns of them; InvalidInput where they cannot be read."""
-    return _read(opened(data), number, columns)
 
 
 def as_stored(schema: pa.Schema) -> pa.Schema:

@@ -69,7 +69,7 @@ class ClassicBase:
         if not have_same_form(self.data, empty):
             return []
         return unchanged_groups(
-            self.data,
+            self.file,
             newer.files,
             compression=unit.compression,
             most_bytes=unit.row_group_bytes,

@@ -4,9 +4,9 @@ So row groups can be encoded at the same time, and those of an earlier file be i
 over as they are; the footer changes in the places in the file, the numbers of the row groups, and the number of rows.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, chain, islice
+from itertools import accumulate, chain, count, islice
 from typing import Final
 
 import pyarrow as pa
@@ -63,12 +63,11 @@ def stitched(files: Iterable[pa.Buffer], unchanged: UnchangedGroups | None = Non
     pile, form, groups = Pile(), None, list[_Group]()
     pile.add(_MAGIC)
     for file in remaining:
-        footer = decoded(_footer(file).to_pybytes())
-        groups += _groups(footer, _read_by_arrow(file), pile.size - len(_MAGIC))
+        footer = _with_groups(file, _move_groups(_read_by_arrow(file), pile.size - len(_MAGIC), groups))
         pile.add(_content(file))
         form = form or footer
     if unchanged is not None:
-        groups += _taken_over(unchanged, pile)
+        _take_over(unchanged, pile, groups)
     ending = encoded(_joined(form or {}, groups))
     for piece in (ending, len(ending).to_bytes(4, "little"), _MAGIC):
         pile.add(piece)
@@ -79,7 +78,7 @@ def stitched(files: Iterable[pa.Buffer], unchanged: UnchangedGroups | None = Non
 
 def have_same_form(one: pa.Buffer, other: pa.Buffer) -> bool:
     """Whether files agree in schema, writer and metadata: in all of their footers but the rows."""
-    forms = [decoded(_footer(file).to_pybytes()) for file in (one, other)]
+    forms = [_with_groups(file, lambda _: None) for file in (one, other)]
     for form in forms:
         del form[_NUM_ROWS], form[_ROW_GROUPS]
     return forms[0] == forms[1]
@@ -87,27 +86,42 @@ def have_same_form(one: pa.Buffer, other: pa.Buffer) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Group:
-    fields: Struct
+    encoded: bytes
+    """Its fields, with the places and the number that it gets."""
     told: pq.RowGroupMetaData
-    """The same, as Arrow reads it."""
+    """The same of the file that it is from, as Arrow reads it."""
     distance: int
     """How far its bytes were moved."""
 
 
-def _groups(footer: Struct, told: pq.FileMetaData, distance: int) -> list[_Group]:
-    fields = footer[_ROW_GROUPS][1][1]
-    return [_Group(each, told.row_group(number), distance) for number, each in enumerate(fields)]
+def _with_groups(file: pa.Buffer, handler: Callable[[Struct], object]) -> Struct:
+    """The footer, of whose row groups one after the other is handed over."""
+    return decoded(_footer(file).to_pybytes(), {_ROW_GROUPS: handler})
 
 
-def _taken_over(unchanged: UnchangedGroups, pile: Pile) -> Iterator[_Group]:
-    file = unchanged.file
-    fields, told = decoded(_footer(file).to_pybytes())[_ROW_GROUPS][1][1], _read_by_arrow(file)
-    for number in unchanged.numbers:
-        group = told.row_group(number)
-        start, length = span(group)
-        _drop_indexes(fields[number])
-        yield _Group(fields[number], group, pile.size - start)
-        pile.add(file.slice(start, length))
+def _move_groups(told: pq.FileMetaData, distance: int, groups: list[_Group]) -> Callable[[Struct], object]:
+    """What takes in all row groups of a file, of which the bytes get to another place."""
+    numbers = count()
+
+    def handler(fields: Struct) -> None:
+        groups.append(_moved(fields, told.row_group(next(numbers)), distance, len(groups)))
+
+    return handler
+
+
+def _take_over(unchanged: UnchangedGroups, pile: Pile, groups: list[_Group]) -> None:
+    """Take in some row groups of a file, and their bytes."""
+    told, numbers, wanted = _read_by_arrow(unchanged.file), count(), set(unchanged.numbers)
+
+    def handler(fields: Struct) -> None:
+        if (number := next(numbers)) in wanted:
+            group = told.row_group(number)
+            start, length = span(group)
+            _drop_indexes(fields)
+            groups.append(_moved(fields, group, pile.size - start, len(groups)))
+            pile.add(unchanged.file.slice(start, length))
+
+    _with_groups(unchanged.file, handler)
 
 
 def span(group: pq.RowGroupMetaData) -> tuple[int, int]:
@@ -133,7 +147,7 @@ def _joined(form: Struct, groups: Sequence[_Group]) -> Struct:
     whole = dict(form)
     kind, _ = whole[_NUM_ROWS]
     whole[_NUM_ROWS] = kind, sum(group.told.num_rows for group in groups)
-    whole[_ROW_GROUPS] = LIST, (whole[_ROW_GROUPS][1][0], [_moved(*each) for each in enumerate(groups)])
+    whole[_ROW_GROUPS] = LIST, (whole[_ROW_GROUPS][1][0], [group.encoded for group in groups])
     return whole
 
 
@@ -173,13 +187,12 @@ def _footer_length(file: pa.Buffer) -> int:
     return int.from_bytes(file.slice(file.size - _TAIL, 4).to_pybytes(), "little")
 
 
-def _moved(number: int, group: _Group) -> Struct:
+def _moved(fields: Struct, told: pq.RowGroupMetaData, distance: int, number: int) -> _Group:
     """The row group with the places and the number that it gets."""
-    fields = group.fields
-    _move_group(fields, group.distance)
+    _move_group(fields, distance)
     if _GROUP_NUMBER in fields:
         fields[_GROUP_NUMBER] = fields[_GROUP_NUMBER][0], number
-    return fields
+    return _Group(encoded(fields), told, distance)
 
 
 def _move_group(group: Struct, distance: int) -> None:

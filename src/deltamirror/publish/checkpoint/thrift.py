@@ -4,7 +4,7 @@ A struct is a dict from the numbers of its fields to pairs of a type and a value
 known of what the fields mean: each is written again as it was read, also where another writer defined it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 TRUE: Final = 1
@@ -19,84 +19,111 @@ STRUCT: Final = 12
 Struct: TypeAlias = dict[int, tuple[int, Any]]
 Listed: TypeAlias = tuple[int, Sequence[Any]]
 """The type of the elements, and the elements."""
+Handlers: TypeAlias = Mapping[int, Callable[[Struct], object]]
+"""What becomes of each struct in a list, by the number of the list's field."""
 
 _LONG_LIST: Final = 15
 _FARTHEST_FIELD: Final = 15
+_NONE: Final[Handlers] = {}
 
 
-def decoded(data: bytes) -> Struct:
-    """The struct that the bytes begin with; ValueError where they hold none, or a type that Parquet does not use."""
+def decoded(data: bytes, handlers: Handlers | None = None) -> Struct:
+    """The struct that the bytes begin with; ValueError where they hold none, or a type that Parquet does not use.
+
+    A list of its structs with a handler is one of what that returns. So a large one is never decoded all at once:
+    Python would look through all of its values again and again for cycles.
+    """
     try:
-        return _Reader(data).struct()
+        return _struct(data, 0, handlers or _NONE)[0]
     except IndexError as error:
         raise ValueError("a Thrift struct that breaks off") from error
 
 
 def encoded(fields: Struct) -> bytes:
-    """The bytes of a struct."""
+    """The bytes of a struct. A struct within it may be its bytes already."""
     out = bytearray()
     _write_struct(out, fields)
     return bytes(out)
 
 
-class _Reader:
-    def __init__(self, data: bytes) -> None:
-        self._data, self._at = data, 0
+# Each of these reads a value at a place, and says where the next one begins. A footer has hundreds of thousands of
+# small numbers: those of one byte are read where they are met.
 
-    def struct(self) -> Struct:
-        fields: Struct = {}
-        number = 0
-        while head := self._byte():
-            kind = head & 15
-            number = number + (head >> 4) if head >> 4 else self._integer()
-            fields[number] = kind, kind == TRUE if kind in (TRUE, FALSE) else self._value(kind)
-        return fields
 
-    def _value(self, kind: int) -> Any:
-        if kind in INTEGERS:
-            return self._integer()
-        if kind == BINARY:
-            return self._bytes(self._varint())
-        if kind == STRUCT:
-            return self.struct()
-        if kind == LIST:
-            return self._list()
-        if kind in (TRUE, FALSE, BYTE):  # as elements of a list, where each has a byte of its own
-            return self._byte()
-        if kind == DOUBLE:
-            return self._bytes(8)
-        raise ValueError(f"a Thrift value of type {kind}")
-
-    def _list(self) -> Listed:
-        head = self._byte()
-        count = head >> 4 if head >> 4 != _LONG_LIST else self._varint()
+def _struct(data: bytes, at: int, handlers: Handlers = _NONE) -> tuple[Struct, int]:
+    fields: Struct = {}
+    number = 0
+    while head := data[at]:
+        at += 1
         kind = head & 15
-        return kind, [self._value(kind) for _ in range(count)]
-
-    def _byte(self) -> int:
-        found = self._data[self._at]
-        self._at += 1
-        return found
-
-    def _bytes(self, count: int) -> bytes:
-        """So many bytes; where there are fewer, the byte is missing that ends the struct, at the latest."""
-        self._at += count
-        return self._data[self._at - count : self._at]
-
-    def _varint(self) -> int:
-        value = shift = 0
-        while (byte := self._byte()) & 128:
-            value |= (byte & 127) << shift
-            shift += 7
-        return value | byte << shift
-
-    def _integer(self) -> int:
-        """Zigzag: the sign is in the lowest bit."""
-        value = self._varint()
-        return value >> 1 ^ -(value & 1)
+        if head > 15:
+            number += head >> 4
+        else:
+            number, at = _integer(data, at)
+        if kind in INTEGERS:
+            value: Any = data[at]
+            if value > 127:
+                value, at = _integer(data, at)
+            else:
+                value, at = value >> 1 ^ -(value & 1), at + 1
+        elif kind in (TRUE, FALSE):
+            value = kind == TRUE
+        elif number in handlers:
+            value, at = _list(data, at, handlers[number])
+        else:
+            value, at = _value(data, at, kind)
+        fields[number] = kind, value
+    return fields, at + 1
 
 
-def _write_struct(out: bytearray, fields: Struct) -> None:
+def _value(data: bytes, at: int, kind: int) -> tuple[Any, int]:
+    if kind == BINARY:
+        count, at = _varint(data, at)
+        return data[at : at + count], at + count
+    if kind == STRUCT:
+        return _struct(data, at)
+    if kind == LIST:
+        return _list(data, at)
+    if kind in INTEGERS:
+        return _integer(data, at)
+    if kind in (TRUE, FALSE, BYTE):  # as elements of a list, where each has a byte of its own
+        return data[at], at + 1
+    if kind == DOUBLE:
+        return data[at : at + 8], at + 8
+    raise ValueError(f"a Thrift value of type {kind}")
+
+
+def _list(data: bytes, at: int, handler: Callable[[Any], object] | None = None) -> tuple[Listed, int]:
+    kind, count = data[at] & 15, data[at] >> 4
+    at += 1
+    if count == _LONG_LIST:
+        count, at = _varint(data, at)
+    values = []
+    for _ in range(count):
+        value, at = _value(data, at, kind)
+        values.append(value if handler is None else handler(value))
+    return (kind, values), at
+
+
+def _integer(data: bytes, at: int) -> tuple[int, int]:
+    """Zigzag: the sign is in the lowest bit."""
+    value, at = _varint(data, at)
+    return value >> 1 ^ -(value & 1), at
+
+
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    value = shift = 0
+    while (byte := data[at]) & 128:
+        value |= (byte & 127) << shift
+        shift += 7
+        at += 1
+    return value | byte << shift, at + 1
+
+
+def _write_struct(out: bytearray, fields: Struct | bytes) -> None:
+    if isinstance(fields, bytes):
+        out += fields
+        return
     last = 0
     for number, (kind, value) in fields.items():
         shown = (TRUE if value else FALSE) if kind in (TRUE, FALSE) else kind

@@ -70,22 +70,21 @@ class Group:
         return self.num_files + self.num_removes < self.num_rows
 
 
-def groups_of(data: pa.Buffer, *, compression: str) -> list[Group]:
+def groups_of(file: parquet.File, *, compression: str) -> list[Group]:
     """The row groups of a file of ours; those in doubt are left out."""
-    file = parquet.opened(data)
-    metadata, row_bytes = file.metadata, _least_bytes(file.schema_arrow)
+    metadata, row_bytes = file.metadata, _least_bytes(file.schema)
     groups = map(metadata.row_group, range(metadata.num_row_groups))
     found = (_group(each, number, compression, row_bytes) for number, each in enumerate(groups))
     return [each for each in found if each is not None]
 
 
 def unchanged_groups(
-    data: pa.Buffer, newer: FileActions, *, compression: str, most_bytes: int, tombstones_after: int
+    file: parquet.File, newer: FileActions, *, compression: str, most_bytes: int, tombstones_after: int
 ) -> list[Group]:
     """The row groups that no newer action and no expiry changes, and that are as large as they should be."""
     lasting = [
         each
-        for each in groups_of(data, compression=compression)
+        for each in groups_of(file, compression=compression)
         if not each.has_others
         and not _is_small(each, most_bytes)
         and not is_too_large(each, most_bytes)
@@ -93,7 +92,7 @@ def unchanged_groups(
     ]
     sought = [Sought(table) for table in newer]
     lasting = without_crowds(lasting)
-    changed = in_threads(lambda group: has_any(data, group, sought), lasting)
+    changed = in_threads(lambda group: has_any(file, group, sought), lasting)
     return [each for each, is_changed in zip(lasting, changed, strict=True) if not is_changed]
 
 
@@ -195,7 +194,7 @@ class Sought:
         return pa.concat_arrays([self._anywhere, keys.slice(first, last - first)])
 
 
-def has_any(data: pa.Buffer, group: Group, newer: Sequence[Sought]) -> bool:
+def has_any(file: parquet.File, group: Group, newer: Sequence[Sought]) -> bool:
     """Whether the row group has a file action of one of the keys."""
     owned = {"add": group.files, "remove": group.removes}
     sought = {
@@ -207,7 +206,7 @@ def has_any(data: pa.Buffer, group: Group, newer: Sequence[Sought]) -> bool:
     if not names:
         return False
     columns = [f"{name}.{column}" for name in names for column in _KEY_COLUMNS]
-    rows = parquet.row_group(data, group.number, columns=columns)
+    rows = file.row_group(group.number, columns=columns)
     return any(pc.any(pc.is_in(_keys(rows, name), sought[name])).as_py() for name in names)
 
 

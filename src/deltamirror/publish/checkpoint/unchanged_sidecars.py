@@ -62,26 +62,27 @@ def unchanged_sidecars(
 
     The next checkpoint's sidecars have a form: one without it is not among them.
     """
-    groups = {number: groups_of(file.data, compression=unit.compression) for number, file in enumerate(files)}
+    opened = [parquet.File(file.data) for file in files]
+    groups = [groups_of(file, compression=unit.compression) for file in opened]
     lasting = [
         whole
-        for number, file in enumerate(files)
-        if (whole := _whole(file.data, groups[number], number, unit)) is not None
+        for number, file in enumerate(opened)
+        if (whole := _whole(file, groups[number], number, unit)) is not None
         and has_form(file.data)
         and (whole.removes is None or whole.oldest > tombstones_after)
     ]
     sought = [Sought(table) for table in newer]
     lasting = without_crowds(lasting)
     places = [(each.number, group) for each in lasting for group in groups[each.number]]
-    judged = in_threads(lambda place: has_any(files[place[0]].data, place[1], sought), places)
+    judged = in_threads(lambda place: has_any(opened[place[0]], place[1], sought), places)
     changed = {number for (number, _), is_changed in zip(places, judged, strict=True) if is_changed}
     return [each for each in lasting if each.number not in changed]
 
 
-def _whole(data: pa.Buffer, groups: Sequence[Group], number: int, unit: CheckpointUnit) -> Group | None:
+def _whole(file: parquet.File, groups: Sequence[Group], number: int, unit: CheckpointUnit) -> Group | None:
     """All row groups of a sidecar as one; None where one of them is in doubt, or its size is not as it should be."""
     num_rows = sum(each.num_rows for each in groups)
-    is_certain = len(groups) == parquet.opened(data).num_row_groups
+    is_certain = len(groups) == file.metadata.num_row_groups
     is_small = num_rows * _SMALL_PART < unit.sidecar_actions
     is_large = num_rows > unit.sidecar_actions or any(is_too_large(each, unit.row_group_bytes) for each in groups)
     if is_small or is_large or not is_certain or any(each.has_others for each in groups):

@@ -113,7 +113,7 @@ def test_row_groups_in_which_nothing_changes_are_told_of_and_are_not_in_the_stat
     assert found.unchanged is not None
     assert found.unchanged.file.to_pybytes() == objects(store)[f"_delta_log/{base.name}"]
     [number] = found.unchanged.numbers
-    taken = parquet.row_group(found.unchanged.file, number).column("add").to_pylist()
+    taken = parquet.File(found.unchanged.file).row_group(number).column("add").to_pylist()
     paths = found.state.files.column("path").to_pylist()
     expected = replayed(more)
     assert len(taken) == 3

@@ -65,7 +65,10 @@ def test_one_new_file_is_joined_with_row_groups_that_are_taken_over() -> None:
 def test_a_row_group_that_states_its_number_gets_that_of_its_place() -> None:
     told = metadata_of(file_of(*OLD)).row_group(0)
     unnumbered: thrift.Struct = {1: (9, (12, [])), 5: (6, 4)}
-    moved = [stitching._moved(3, stitching._Group(each, told, 2)) for each in ({**unnumbered, 7: (4, 0)}, unnumbered)]
+    moved = [
+        thrift.decoded(stitching._moved(dict(each), told, 2, 3).encoded)
+        for each in ({**unnumbered, 7: (4, 0)}, unnumbered)
+    ]
     assert moved == [{1: (9, (12, [])), 5: (6, 6), 7: (4, 3)}, {1: (9, (12, [])), 5: (6, 6)}]
 
 
@@ -116,9 +119,8 @@ def test_the_span_of_a_row_group_is_from_its_first_page_to_its_last() -> None:
 
 @pytest.mark.parametrize("wrong", ["rows", "groups"])
 def test_a_footer_of_other_counts_is_noticed(wrong: str) -> None:
-    groups = stitching._groups(
-        thrift.decoded(stitching._footer(file_of(*OLD)).to_pybytes()), metadata_of(file_of(*OLD)), 0
-    )
+    groups: list[stitching._Group] = []
+    stitching._with_groups(file_of(*OLD), stitching._move_groups(metadata_of(file_of(*OLD)), 0, groups))
     other = file_of(*OLD, OLD[0].slice(0, 0)) if wrong == "groups" else file_of(OLD[0], OLD[1], table_of(0, 6))
     with pytest.raises(Internal, match="another footer"):
         stitching._check(metadata_of(other), groups)

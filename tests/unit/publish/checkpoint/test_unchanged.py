@@ -8,7 +8,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from deltamirror.deltalog.checkpoint import parquet
-from deltamirror.publish.checkpoint import encoding, readback, unchanged
+from deltamirror.publish.checkpoint import encoding, readback
+from deltamirror.publish.checkpoint.unchanged import Group, groups_of
 from deltamirror.work import CheckpointBase
 from tests.support.logs.checkpoint_attempts import attempt
 from tests.support.logs.checkpoint_chains import (
@@ -27,6 +28,10 @@ pytestmark = pytest.mark.requirement("R9")
 
 
 FILES = 36
+
+
+def groups_in(data: bytes) -> list[Group]:
+    return groups_of(parquet.File(pa.py_buffer(data)), compression="snappy")
 
 
 @pytest.fixture
@@ -90,9 +95,7 @@ def test_row_groups_of_tombstones_are_taken_over_until_one_expires(life: Life) -
     for _ in range(24):
         life.remove(0)
     before, _ = chain.next(life)
-    tombstones = {
-        each.number for each in unchanged.groups_of(pa.py_buffer(before), compression="snappy") if each.removes
-    }
+    tombstones = {each.number for each in groups_in(before) if each.removes}
     life.note(1)
     assert_same(*chain.next(life))
     assert tombstones.intersection(chain.taken)
@@ -100,7 +103,7 @@ def test_row_groups_of_tombstones_are_taken_over_until_one_expires(life: Life) -
     after, whole = chain.next(life)
     assert_same(after, whole)
     assert chain.taken
-    assert not any(each.removes for each in unchanged.groups_of(pa.py_buffer(after), compression="snappy")[1:])
+    assert not any(each.removes for each in groups_in(after)[1:])
 
 
 def test_a_long_chain_has_no_more_row_groups_than_a_file_from_all_lines_needs(life: Life) -> None:
@@ -115,7 +118,7 @@ def test_a_long_chain_has_no_more_row_groups_than_a_file_from_all_lines_needs(li
         taken += len(chain.taken)
         metadata = parquet.opened(found).metadata
         assert metadata.num_row_groups <= metadata.num_rows / FEWEST_ROWS + 3
-        groups = unchanged.groups_of(pa.py_buffer(found), compression="snappy")
+        groups = groups_in(found)
         bounds = [each.files for each in groups if each.files is not None]
         deepest = max(sum(least <= path <= most for least, most in bounds) for path, _ in bounds)
         assert deepest <= MOST_COVERING + 2
@@ -202,10 +205,10 @@ def test_a_row_group_is_as_large_as_its_arrow_data_though_it_is_full_of_nulls() 
     life.append(1_500)
     chain, limit = Chain(), 512 * 1024
     data, _ = chain.next(life, row_group_bytes=limit)
-    groups = unchanged.groups_of(pa.py_buffer(data), compression="snappy")
+    groups = groups_in(data)
     assert any(each.num_bytes < limit // 8 < each.least_bytes for each in groups)
     for each in groups:
-        assert each.least_bytes <= max(each.num_bytes, parquet.row_group(data, each.number).nbytes)
+        assert each.least_bytes <= max(each.num_bytes, parquet.File(data).row_group(each.number).nbytes)
     life.append(1)
     chain.next(life, row_group_bytes=limit)
     assert chain.taken

@@ -52,7 +52,7 @@ def file_of(*groups: Sequence[dict[str, Any]], **options: Any) -> pa.Buffer:
 
 
 def found_in(data: pa.Buffer) -> list[Group]:
-    return groups_of(data, compression="snappy")
+    return groups_of(parquet.File(data), compression="snappy")
 
 
 def newer_of(paths: Iterable[str | tuple[str, dict[str, Any]]]) -> pa.Table:
@@ -72,7 +72,8 @@ def staying(
     """The numbers of the row groups that stay, where no other limit is told with the largest of them as the limit."""
     newer = newer_of(adds), newer_of(removes)
     most_bytes = most_bytes or max(each.num_bytes for each in found_in(data))
-    found = unchanged_groups(data, newer, compression="snappy", most_bytes=most_bytes, tombstones_after=after)
+    file = parquet.File(data)
+    found = unchanged_groups(file, newer, compression="snappy", most_bytes=most_bytes, tombstones_after=after)
     return [each.number for each in found]
 
 
@@ -142,7 +143,7 @@ def _let_footers_tell(doubt: Doubt, path: str, patch: pytest.MonkeyPatch) -> Non
     def changed_group(group: Any) -> object:
         return _Changed(group, column=lambda number: changed_column(group.column(number)))
 
-    def changed(data: pa.Buffer) -> object:
+    def changed(data: pa.Buffer, _footer: object = None) -> object:
         file = opened(data)
         metadata = _Changed(file.metadata, row_group=lambda number: changed_group(file.metadata.row_group(number)))
         return _Changed(file, metadata=metadata)
@@ -251,13 +252,13 @@ def test_a_path_counts_in_every_spelling_that_is_equal(there: str, newer: str) -
 def test_only_the_paths_of_row_groups_that_may_have_a_newer_one_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
     data = file_of(added("a", "b"), added("m", "p"), removed("q", "s"), added("x", "y"))
     read: list[tuple[int, Sequence[str] | None]] = []
-    real = parquet.row_group
+    real = parquet.File.row_group
 
-    def row_group(data: pa.Buffer, number: int, *, columns: Sequence[str] | None = None) -> pa.Table:
+    def row_group(file: parquet.File, number: int, *, columns: Sequence[str] | None = None) -> pa.Table:
         read.append((number, columns))
-        return real(data, number, columns=columns)
+        return real(file, number, columns=columns)
 
-    monkeypatch.setattr(parquet, "row_group", row_group)
+    monkeypatch.setattr(parquet.File, "row_group", row_group)
     assert staying(data, adds=["a", "l", "w"], removes=["r"]) == [1, 2, 3]
     assert sorted(read) == [
         (0, ["add.path", "add.deletionVector"]),

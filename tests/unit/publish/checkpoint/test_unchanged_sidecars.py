@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace as replaced
 
 from deltamirror.delta.actions import Sidecar
-from deltamirror.deltalog.checkpoint import layout
+from deltamirror.deltalog.checkpoint import layout, parquet
 from deltamirror.errors import LeaseLost
 from deltamirror.publish.checkpoint import readback
 from deltamirror.publish.checkpoint.unchanged import groups_of
@@ -110,7 +110,8 @@ def test_a_tombstone_expires_at_the_very_time(life: Life, chain: SidecarChain) -
     wanted = chain.unit(life, row_group_bytes=1_000_000)
     judged = 0
     for data in map(pa.py_buffer, found.sidecars.values()):
-        times = [each.oldest for each in groups_of(data, compression="snappy") if each.removes is not None]
+        groups = groups_of(parquet.File(data), compression="snappy")
+        times = [each.oldest for each in groups if each.removes is not None]
         if all(times) and times:
             judged += 1
             for after, expected in ((min(times) - 1, 1), (min(times), 0)):
