@@ -11,6 +11,7 @@ from pathlib import Path
 from benchmarks import (
     bulk,
     checkpoint,
+    commands,
     crowd,
     growth,
     huge,
@@ -49,6 +50,7 @@ SUITES: Mapping[str, Callable[[Lab], Result]] = {
     "jobs": jobs.run,
     "lag": lag.run,
     "idle": idle.run,
+    "commands": commands.run,
 }
 
 

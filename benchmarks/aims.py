@@ -23,6 +23,7 @@ _IMPORT_COMMITS = 1 / 2
 _OPENING = {"": 10.0, ", checkpoint": 2.0}
 _LAG_MS = {"20": {"p95": 500.0}, "100": {"p95": 1_000.0, "p99": 3_000.0}}
 _IDLE_CORE = 0.02
+_COMMAND_SECONDS = {"--help": 0.2, "status": 0.5}
 _ROWS = 1.0
 _ONE_ROW = 20.0
 _JOB_APPEND = 1 / 1.2
@@ -67,6 +68,7 @@ def verdicts(results: Sequence[Result]) -> Iterator[Verdict]:
         "jobs": _jobs,
         "lag": _lag,
         "idle": _idle,
+        "commands": _commands,
     }
     for result in results:
         if result.name in judges:
@@ -241,3 +243,9 @@ def _lag(figures: dict[str, Any]) -> Iterator[Verdict]:
 
 def _idle(figures: dict[str, Any]) -> Iterator[Verdict]:
     yield Verdict("an idle service, of a core", _IDLE_CORE / figures["core"], 1.0)
+
+
+def _commands(figures: dict[str, Any]) -> Iterator[Verdict]:
+    for name, bound in _COMMAND_SECONDS.items():
+        ratio, bare = (bound / figures[key] for key in (name, f"bare {name}"))
+        yield Verdict(f"deltamirror {name}, of {bound} s", ratio, 1.0, _beside(ratio, bare, "bare imports"))

@@ -37,7 +37,8 @@ def run(lab: Lab) -> Result:
         with lab.place("sqlite") as place:
             found |= _of(_FEWEST, measured(lab, place, islice(adds(seed=1), _FEWEST), peers=DELTA_RS))
     opened = (f"{reader}: open s" for reader in _READERS)
-    header = ("", "first s", "bare first s", "next s", "bare next s", "MB", "peak MiB", "own MiB", *opened)
+    verified = ("verify s", "its own MiB")
+    header = ("", "first s", "bare first s", "next s", "bare next s", "MB", "peak MiB", "own MiB", *verified, *opened)
     rows = [(name, *_cells(figures)) for name, figures in found.items()]
     title = f"Checkpoint of {count:,} files, and the next one, {LATER} commits later"
     return Result("checkpoint", Table(title, header, rows), {"count": count, "fewer": fewer, **found})
@@ -65,6 +66,8 @@ def measured(
     child.call(publish_tasks.fill, place=place.json(), count=LATER, numbered_from=numbered_from)
     publish(place)
     found["deltamirror"] |= _named(child.call(tasks.deltamirror, place=place.json()), "next")
+    verified = child.call(tasks.verified, place=place.json())
+    found["deltamirror"] |= {"verify": verified["seconds"], "verify own": verified["own"]}
     for name, task in peers.items():
         found[name] = child.call(task, folder=copies[name], place=place.json())
     folders = {"deltamirror": f"{place.folder}/table", **copies}
@@ -91,5 +94,6 @@ def _named(figures: dict[str, Any], name: str) -> dict[str, float]:
 def _cells(figures: dict[str, float]) -> tuple[str, ...]:
     times = ("first", "bare", "next", "bare next")
     formats = {**dict.fromkeys(times, "2f"), "megabytes": "1f", "peak": "0f", "own": "0f"}
+    formats |= {"verify": "1f", "verify own": "0f"}
     formats |= {f"open {reader}": "2f" for reader in _READERS}
     return tuple(f"{figures[name]:.{style}}" if name in figures else "" for name, style in formats.items())

@@ -22,6 +22,9 @@ from benchmarks.publish_tasks import settings_of, warm_up
 from benchmarks.stock_spark import opener, stock_session
 from deltamirror import Catalog, MirrorEngine
 from deltamirror.delta.names import LOG_DIRECTORY
+from deltamirror.ops.verify.report import Level
+from deltamirror.ops.verify.verifying import Verifier
+from deltamirror.wiring import open_logs
 
 _OPENINGS = 4
 
@@ -51,6 +54,23 @@ def _of_newest(engine: MirrorEngine, where: Place) -> dict[str, float]:
         seconds = time.perf_counter() - begin
     size = _size(f"{where.folder}/table", version)
     return {"seconds": seconds, "megabytes": size, "input": held, "peak": memory_peak(), "own": own.peak}
+
+
+def verified(*, place: dict[str, str]) -> dict[str, float]:
+    """`deltamirror verify` of the log, in this process, which verified a small one before."""
+    where = Place(**place)
+    with Catalog(where.url) as catalog, MirrorEngine(settings=settings_of(where)) as engine, open_logs(engine) as logs:
+        warm = warm_up(engine, catalog, where)
+        verifier = Verifier(logs, level=Level.STRICT)
+        verifier.run([warm])
+        with OwnMemory() as own:
+            begin = time.perf_counter()
+            [found] = verifier.run([TABLE])
+            seconds = time.perf_counter() - begin
+        assert found.error is None, found
+        assert not found.is_drift, found
+        assert not found.is_late, found
+        return {"seconds": seconds, "own": own.peak}
 
 
 def bare_arrow(*, path: str) -> float:

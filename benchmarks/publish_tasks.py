@@ -49,12 +49,13 @@ def mirror(
         return {**taken, "input": held, "peak": memory_peak()}
 
 
-def warm_up(engine: MirrorEngine, catalog: Catalog, place: Place) -> None:
-    """Mirror another table, with a checkpoint unless the settings have none."""
+def warm_up(engine: MirrorEngine, catalog: Catalog, place: Place) -> str:
+    """Mirror another table, with a checkpoint unless the settings have none; its name."""
     every, name = {"delta.checkpointInterval": "1"}, f"warm.up_{time.time_ns()}"
     table = catalog.create_table(name, location=f"{place.folder}/{name}", schema=NUMBERED_SCHEMA, properties=every)
     table.append(islice(numbered_adds(first=0), 1))
     assert (engine.mirror(name).checkpoint is not None) == engine.settings.checkpoint.enabled
+    return name
 
 
 def settings_of(
