@@ -2,7 +2,6 @@
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache
 from itertools import pairwise
 from typing import Any
 
@@ -160,33 +159,37 @@ def staged_overlaps(
 
     First those with the same deletion vector, which the commit ends, then those with another one.
     """
-    query, own = _overlaps_with(source), {"table_id": table_id, "commit_id": commit_id}
+    staged = source.alias("staged")
+    query = (
+        _LIVE.add_columns(staged.c.path.label("staged_path"), staged.c.dv_id.label("staged_dv_id"))
+        .join(staged, (staged.c.table_id == files.c.table_id) & (staged.c.path_hash == files.c.path_hash))
+        .where(files.c.table_id == table_id, staged.c.commit_id == commit_id, files.c.commit_id != commit_id)
+    )
     same: set[LiveFile] = set()
     others: set[LiveFile] = set()
-    for some in batched(sorted(hashes), _STAGED_HASHES_AT_ONCE):
-        for row in connection.execute(query, {**own, "hashes": rows_value((each,) for each in some)}):
-            found, path = _live_file(row), path_identity(row.staged_path)
-            if found.key == (path, row.staged_dv_id):
-                same.add(found)
-            elif found.key[0] == path:
-                others.add(found)
+    for row in _found_by_hashes(connection, query, hashes):
+        found, path = _live_file(row), path_identity(row.staged_path)
+        if found.key == (path, row.staged_dv_id):
+            same.add(found)
+        elif found.key[0] == path:
+            others.add(found)
     return same, others
 
 
-@cache
-def _overlaps_with(source: Table) -> Select[Any]:
-    """Of some hashes: what it costs grows with the commit, where a join of all rows would grow with the table."""
-    staged = source.alias("staged")
-    return (
-        _LIVE.add_columns(staged.c.path.label("staged_path"), staged.c.dv_id.label("staged_dv_id"))
-        .join(staged, (staged.c.table_id == files.c.table_id) & (staged.c.path_hash == files.c.path_hash))
-        .where(
-            files.c.table_id == bindparam("table_id"),
-            files.c.path_hash.in_(select(number_rows("hashes", "hash").c.hash)),
-            files.c.commit_id != bindparam("commit_id"),
-            staged.c.commit_id == bindparam("commit_id"),
-        )
-    )
+def _found_by_hashes(connection: Connection, query: Select[Any], hashes: Sequence[int]) -> Iterator[ResultRow[Any]]:
+    """The rows of a query for files that have one of these hashes.
+
+    SQLite joins by looking up one row after the other, and would begin with all files of the table. The others join by
+    hashing: for them, lists of hashes would only be in the way.
+    """
+    if not hashes:
+        return
+    if connection.dialect.name != "sqlite":
+        yield from connection.execute(query)
+        return
+    query = query.where(files.c.path_hash.in_(select(number_rows("hashes", "hash").c.hash)))
+    for some in batched(sorted(hashes), _STAGED_HASHES_AT_ONCE):
+        yield from connection.execute(query, {"hashes": rows_value((each,) for each in some)})
 
 
 def staged_keys(
