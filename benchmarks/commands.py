@@ -26,7 +26,7 @@ _COMMANDS: Final = {
 
 
 def run(lab: Lab) -> Result:
-    """Seconds of each command in turns, the median; what it imports of others, alone, is its limit."""
+    """Seconds of each command, in turns, the median. The limit of each is Python that only imports the libraries."""
     times = int(lab.pick(full=9, quick=3))
     with lab.place("sqlite") as place:
         _fill(place)
@@ -46,4 +46,4 @@ def _fill(place: Place) -> None:
 
 def _call(place: Place, words: Sequence[str]) -> None:
     environment = {**os.environ, "DELTAMIRROR_CATALOG__URL": place.url}
-    subprocess.run(words, env=environment, stdout=subprocess.DEVNULL, check=True)
+    subprocess.run(words, env=environment, cwd=place.folder, stdout=subprocess.DEVNULL, check=True)

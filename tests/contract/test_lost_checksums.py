@@ -102,7 +102,7 @@ def test_a_table_with_too_many_files_is_counted_once_however_many_checksums_are_
         counted.append(version)
         return count(database, name, version)
 
-    monkeypatch.setattr(checksum_seeds, "_MOST_COUNTED", 3)
+    monkeypatch.setattr(checksum_seeds, "_MOST_LISTED", 3)
     monkeypatch.setattr(checksum_seeds, "_of_whole_state", counting)
     for version in (11, 12, 13):
         checksum_of(table, version).unlink()
@@ -126,11 +126,11 @@ def test_the_files_of_a_table_with_too_many_are_not_looked_at_to_find_that(
     table.append([add(f"{number}.parquet") for number in range(10)])  # too large for a checksum
     append(table, 1)
     with mirror_of(catalog) as engine:
-        monkeypatch.setattr(checksum_seeds, "_MOST_COUNTED", 9)
+        monkeypatch.setattr(checksum_seeds, "_MOST_LISTED", 9)
         for version in range(3):
             engine.mirror("t", version)
         assert (looked, list(checksums(table))) == ([], [checksum_of(table, 0).name])
-        monkeypatch.setattr(checksum_seeds, "_MOST_COUNTED", 11)
+        monkeypatch.setattr(checksum_seeds, "_MOST_LISTED", 11)
         append(table, 1)
         engine.run(once=True)
     assert (looked, checksum_of(table, 3).exists()) == ([2], True)

@@ -1,7 +1,5 @@
-"""What a large commit costs to hold against the files of its table grows with the commit, not with the table."""
+"""What a large commit meets among the files of its table: all of it, at a cost that does not grow with the table."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +7,8 @@ import pytest
 from sqlalchemy import event
 
 from deltamirror import Add, Catalog
+from deltamirror.txnlog.commit import staging
+from deltamirror.txnlog.content import projection
 from tests.support.lakes.lake import add, create, opened, remove_of
 
 pytestmark = pytest.mark.requirement("R36")
@@ -26,8 +26,7 @@ class Steps:
         self.count += 1
 
 
-@contextmanager
-def counted(catalog: Catalog) -> Iterator[Steps]:
+def counted(catalog: Catalog) -> Steps:
     steps = Steps()
 
     def watch(driver: Any, *_: object) -> None:
@@ -38,7 +37,7 @@ def counted(catalog: Catalog) -> Iterator[Steps]:
 
     event.listen(catalog.database.engine, "checkout", watch)
     event.listen(catalog.database.engine, "checkin", unwatch)
-    yield steps
+    return steps
 
 
 def files(first: int, count: int) -> list[Add]:
@@ -54,8 +53,25 @@ def test_a_staged_commit_costs_the_same_on_a_larger_table(tmp_path: Path, change
             create(catalog)
             there = files(0, count)
             catalog.table("t").append(there)
-            with counted(catalog) as steps, catalog.transaction() as tx:
-                some = files(count, STAGED) if changes == "adds" else map(remove_of, there[:STAGED])
-                tx.stage("t", some)
+            steps = counted(catalog)
+            with catalog.transaction() as tx:
+                tx.stage("t", files(count, STAGED) if changes == "adds" else map(remove_of, there[:STAGED]))
             taken[count] = steps.count
     assert 0 < taken[MANY] < 2 * taken[FEW]
+
+
+def test_all_batches_of_a_stage_are_held_against_the_table(lake_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(staging, "_LINES_AT_ONCE", 6)
+    monkeypatch.setattr(projection, "_STAGED_HASHES_AT_ONCE", 5)
+    with opened(lake_url, stage_above=4, chunk_lines=3) as catalog:
+        create(catalog)
+        there = files(0, STAGED)
+        replaced, removed, staying = there[:12], there[12:24], there[24:]
+        tagged = [add(f"tagged-{number}.parquet", tags={"a": "b"}) for number in range(12)]
+        catalog.table("t").append([*there, *tagged])
+        again = [add(file.path, size=99) for file in replaced]
+        retagged = [add(file.path, size=77, tags={"a": "c"}) for file in tagged]
+        with catalog.transaction() as tx:
+            tx.stage("t", [*again, *map(remove_of, removed), *retagged])
+        left = sorted((file.path, file.size) for file in catalog.table("t").snapshot().adds())
+        assert left == sorted((file.path, file.size) for file in (*again, *staying, *retagged))

@@ -18,7 +18,10 @@ UNREADABLE: Final = (pa.ArrowException, OSError, ValueError, LookupError)
 
 
 def opened(data: bytes | pa.Buffer, footer: pq.FileMetaData | None = None) -> pq.ParquetFile:
-    """The file of these bytes, to be read in parts; InvalidInput where they are none. A known footer is not read."""
+    """The file of these bytes, to be read in parts; InvalidInput where they are none.
+
+    With a footer that was read before, nothing is checked again.
+    """
     try:
         return pq.ParquetFile(pa.BufferReader(data), metadata=footer, coerce_int96_timestamp_unit="us")
     except UNREADABLE as error:

@@ -64,7 +64,7 @@ def _certain(database: Database, log: KeptLog, versions: Sequence[int]) -> Itera
             stored = checksum_seed(connection, log.table_id, first - 1)
         seed = checksum_before(database, log.name, stored, version=first)
         if seed is None and first > 0:
-            return  # there are too many files to count, and will be so at the next version
+            return  # there are too many files to list, and will be so at the next version
         for version, checksum in _chain(database, log, seed, range(first, versions[-1] + 1)):
             ended = version + 1
             if version in wanted:

@@ -11,7 +11,7 @@ from deltamirror.txnlog.database.access import Database
 from deltamirror.txnlog.queue.backlog import count_files
 from deltamirror.txnlog.tables.reading import snapshot
 
-_MOST_COUNTED = 2_000_000
+_MOST_LISTED = 2_000_000
 _VECTOR = msgspec.json.Decoder(DeletionVector)
 
 
@@ -27,15 +27,17 @@ def checksum_before(database: Database, table: str, stored: bytes | None, *, ver
 
 
 def _of_whole_state(database: Database, table: str, version: int) -> Checksum | None:
-    """A checksum to continue from; None where there are too many files to count, or nothing before an import."""
+    """A checksum to continue from; None where there are too many files to list, or nothing before an import."""
     try:
         taken = snapshot(database, table, version=version)
     except NotFound:
         return None
-    with database.read() as connection:  # each plan of a large table without a checksum asks: no file is looked at
-        if count_files(connection, taken.table_id, version) > _MOST_COUNTED:
+    with database.read() as connection:  # a table that has more is planned again and again: its files are not listed
+        if count_files(connection, taken.table_id, version) > _MOST_LISTED:
             return None
-    numbers = taken.file_numbers(limit=_MOST_COUNTED)
+    numbers = taken.file_numbers(limit=_MOST_LISTED + 1)
+    if numbers.num_rows > _MOST_LISTED:
+        return None
     return checksum_from_totals(
         sizes=numbers["size"],
         cardinalities=_cardinalities(numbers["deletion_vector"]),

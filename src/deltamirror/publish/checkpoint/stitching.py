@@ -4,7 +4,7 @@ So row groups can be encoded at the same time, and those of an earlier file be i
 over as they are; the footer changes in the places in the file, the numbers of the row groups, and the number of rows.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, chain, count, islice
 from typing import Final
@@ -46,7 +46,7 @@ class UnchangedGroups:
     """Row groups of a file that are in the next one as they are. Page indexes and Bloom filters are left behind."""
 
     file: pa.Buffer
-    numbers: Sequence[int]
+    numbers: Collection[int]
 
 
 def stitched(files: Iterable[pa.Buffer], unchanged: UnchangedGroups | None = None) -> pa.Buffer:
@@ -63,8 +63,7 @@ def stitched(files: Iterable[pa.Buffer], unchanged: UnchangedGroups | None = Non
     pile, form, groups = Pile(), None, list[_Group]()
     pile.add(_MAGIC)
     for file in remaining:
-        footer = _with_groups(file, _move_groups(_read_by_arrow(file), pile.size - len(_MAGIC), groups))
-        pile.add(_content(file))
+        footer = _take_in(file, pile, groups)
         form = form or footer
     if unchanged is not None:
         _take_over(unchanged, pile, groups)
@@ -78,7 +77,7 @@ def stitched(files: Iterable[pa.Buffer], unchanged: UnchangedGroups | None = Non
 
 def have_same_form(one: pa.Buffer, other: pa.Buffer) -> bool:
     """Whether files agree in schema, writer and metadata: in all of their footers but the rows."""
-    forms = [_with_groups(file, lambda _: None) for file in (one, other)]
+    forms = [_with_groups(file, lambda *_: None) for file in (one, other)]
     for form in forms:
         del form[_NUM_ROWS], form[_ROW_GROUPS]
     return forms[0] == forms[1]
@@ -94,34 +93,40 @@ class _Group:
     """How far its bytes were moved."""
 
 
-def _with_groups(file: pa.Buffer, handler: Callable[[Struct], object]) -> Struct:
-    """The footer, of whose row groups one after the other is handed over."""
-    return decoded(_footer(file).to_pybytes(), {_ROW_GROUPS: handler})
-
-
-def _move_groups(told: pq.FileMetaData, distance: int, groups: list[_Group]) -> Callable[[Struct], object]:
-    """What takes in all row groups of a file, of which the bytes get to another place."""
+def _with_groups(file: pa.Buffer, take: Callable[[int, Struct], object]) -> Struct:
+    """The footer. Its row groups are handed over one by one, with their numbers, and not kept."""
     numbers = count()
+    return decoded(_footer(file).to_pybytes(), {_ROW_GROUPS: lambda fields: take(next(numbers), fields)})
 
-    def handler(fields: Struct) -> None:
-        groups.append(_moved(fields, told.row_group(next(numbers)), distance, len(groups)))
 
-    return handler
+def _take_in(file: pa.Buffer, pile: Pile, groups: list[_Group]) -> Struct:
+    """Put all row groups of a file on the pile; its footer."""
+    told, distance = _read_by_arrow(file), pile.size - len(_MAGIC)
+
+    def take(number: int, fields: Struct) -> None:
+        groups.append(_moved(fields, told.row_group(number), distance, len(groups)))
+
+    footer = _with_groups(file, take)
+    pile.add(_content(file))
+    return footer
 
 
 def _take_over(unchanged: UnchangedGroups, pile: Pile, groups: list[_Group]) -> None:
-    """Take in some row groups of a file, and their bytes."""
-    told, numbers, wanted = _read_by_arrow(unchanged.file), count(), set(unchanged.numbers)
+    """Put some row groups of a file on the pile."""
+    told, wanted = _read_by_arrow(unchanged.file), set(unchanged.numbers)
 
-    def handler(fields: Struct) -> None:
-        if (number := next(numbers)) in wanted:
+    def take(number: int, fields: Struct) -> None:
+        if number in wanted:
+            wanted.remove(number)
             group = told.row_group(number)
             start, length = span(group)
             _drop_indexes(fields)
             groups.append(_moved(fields, group, pile.size - start, len(groups)))
             pile.add(unchanged.file.slice(start, length))
 
-    _with_groups(unchanged.file, handler)
+    _with_groups(unchanged.file, take)
+    if wanted:
+        raise Internal(f"a checkpoint has no row groups {sorted(wanted)}, which the next one was to take over")
 
 
 def span(group: pq.RowGroupMetaData) -> tuple[int, int]:

@@ -20,21 +20,21 @@ Struct: TypeAlias = dict[int, tuple[int, Any]]
 Listed: TypeAlias = tuple[int, Sequence[Any]]
 """The type of the elements, and the elements."""
 Handlers: TypeAlias = Mapping[int, Callable[[Struct], object]]
-"""What becomes of each struct in a list, by the number of the list's field."""
+"""What becomes of each struct in a list, by the number of the list's field in the outermost struct."""
 
 _LONG_LIST: Final = 15
 _FARTHEST_FIELD: Final = 15
-_NONE: Final[Handlers] = {}
+_NO_HANDLERS: Final[Handlers] = {}
 
 
-def decoded(data: bytes, handlers: Handlers | None = None) -> Struct:
+def decoded(data: bytes, handlers: Handlers = _NO_HANDLERS) -> Struct:
     """The struct that the bytes begin with; ValueError where they hold none, or a type that Parquet does not use.
 
-    A list of its structs with a handler is one of what that returns. So a large one is never decoded all at once:
-    Python would look through all of its values again and again for cycles.
+    Where a list has a handler, each of its structs is handed over once it is read, and the list has what that returned.
+    So a large list is never decoded all at once: Python would look through its values again and again for cycles.
     """
     try:
-        return _struct(data, 0, handlers or _NONE)[0]
+        return _struct(data, 0, handlers)[0]
     except IndexError as error:
         raise ValueError("a Thrift struct that breaks off") from error
 
@@ -50,7 +50,7 @@ def encoded(fields: Struct) -> bytes:
 # small numbers: those of one byte are read where they are met.
 
 
-def _struct(data: bytes, at: int, handlers: Handlers = _NONE) -> tuple[Struct, int]:
+def _struct(data: bytes, at: int, handlers: Handlers = _NO_HANDLERS) -> tuple[Struct, int]:
     fields: Struct = {}
     number = 0
     while head := data[at]:
@@ -68,7 +68,7 @@ def _struct(data: bytes, at: int, handlers: Handlers = _NONE) -> tuple[Struct, i
                 value, at = value >> 1 ^ -(value & 1), at + 1
         elif kind in (TRUE, FALSE):
             value = kind == TRUE
-        elif number in handlers:
+        elif kind == LIST and number in handlers:
             value, at = _list(data, at, handlers[number])
         else:
             value, at = _value(data, at, kind)

@@ -43,7 +43,7 @@ from deltamirror.txnlog.database.schema import chunks, file_ends, files, heads, 
 # Lines in one transaction: few enough that other writers get their turn on SQLite, many enough to be fast.
 _LINES_AT_ONCE = 100_000
 _CHUNKS_AT_ONCE = 50
-_BY = files.c.path_hash.name
+_HASH = files.c.path_hash.name
 
 
 def fresh_commit_id() -> int:
@@ -230,12 +230,12 @@ class StagedBody:
         plain = file_columns(self._table_id, self.commit_id, batch.plain)
         batch.added.sort(key=hash_of)
         batch.removed.sort(key=hash_of)
-        self._tally.added_hashes.extend(chain(plain[_BY], map(hash_of, batch.added)))
+        self._tally.added_hashes.extend(chain(plain[_HASH], map(hash_of, batch.added)))
         self._tally.removed_hashes.extend(map(hash_of, batch.removed))
         with self._database.write(Step.STORE_LINES) as session:
             _touch(session, self.commit_id)
             session.insert_many(chunks, [chunk_row(chunk, self.commit_id, first + n) for n, chunk in enumerate(packed)])
-            session.insert_columns(files, plain, by=_BY)
+            session.insert_columns(files, plain, by=_HASH)
             session.insert_many(files, batch.added)
             session.insert_many(removes, batch.removed)
 

@@ -155,8 +155,9 @@ def require_own_ids(connection: Connection, table_id: int, adds: Iterable[Add]) 
 def staged_overlaps(
     connection: Connection, source: Table, table_id: int, commit_id: int, hashes: Sequence[int]
 ) -> tuple[set[LiveFile], set[LiveFile]]:
-    """The rows at the head whose paths a staged commit adds or removes (``source`` says which), by their hashes.
+    """The rows at the head whose paths a staged commit adds or removes (``source`` says which).
 
+    ``hashes`` are those of all of these paths.
     First those with the same deletion vector, which the commit ends, then those with another one.
     """
     staged = source.alias("staged")

@@ -1,4 +1,4 @@
-"""Rows of numbers that a statement takes as one value: it changes many rows of a table, each by numbers of its own."""
+"""Rows of numbers that a statement takes as one value: it changes many rows by numbers of their own, or finds them."""
 
 import json
 from collections.abc import Iterable, Sequence

@@ -4,6 +4,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from deltamirror.deltalog.checkpoint.scratch import Pile
 from deltamirror.errors import Internal
 from deltamirror.publish.checkpoint import stitching, thrift
 from deltamirror.publish.checkpoint.stitching import UnchangedGroups, have_same_form, span, stitched
@@ -96,6 +97,12 @@ def test_forms_are_equal_whatever_the_rows_are() -> None:
     assert have_same_form(one, file_of(*OLD, version="1.0")) is False
 
 
+@pytest.mark.parametrize("numbers", [[3], [-1, 0]])
+def test_a_row_group_that_is_not_there_is_noticed(numbers: list[int]) -> None:
+    with pytest.raises(Internal, match=rf"no row groups \[{numbers[0]}\]"):
+        stitched([file_of(table_of(50, 1))], UnchangedGroups(file_of(*OLD), numbers))
+
+
 class _Column:
     """A column chunk, by its places alone."""
 
@@ -120,7 +127,9 @@ def test_the_span_of_a_row_group_is_from_its_first_page_to_its_last() -> None:
 @pytest.mark.parametrize("wrong", ["rows", "groups"])
 def test_a_footer_of_other_counts_is_noticed(wrong: str) -> None:
     groups: list[stitching._Group] = []
-    stitching._with_groups(file_of(*OLD), stitching._move_groups(metadata_of(file_of(*OLD)), 0, groups))
+    pile = Pile()
+    pile.add(b"PAR1")
+    stitching._take_in(file_of(*OLD), pile, groups)
     other = file_of(*OLD, OLD[0].slice(0, 0)) if wrong == "groups" else file_of(OLD[0], OLD[1], table_of(0, 6))
     with pytest.raises(Internal, match="another footer"):
         stitching._check(metadata_of(other), groups)

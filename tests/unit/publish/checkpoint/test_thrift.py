@@ -54,3 +54,35 @@ def test_a_struct_that_breaks_off_is_an_error_of_value(data: str) -> None:
 def test_types_that_parquet_does_not_use_are_refused(kind: int) -> None:
     with pytest.raises(ValueError, match=f"^a Thrift value of type {kind}$"):
         decoded(bytes([0x10 | kind, 0, 0]))
+
+
+LIST_OF_TWO: Struct = {1: (5, 7), 4: (9, (12, [{1: (5, 1)}, {4: (9, (12, [{}]))}])), 6: (5, 8)}
+
+
+def test_a_handler_gets_the_structs_of_the_outermost_list_one_by_one() -> None:
+    taken: list[Struct] = []
+
+    def take(fields: Struct) -> int:
+        taken.append(fields)
+        return len(taken)
+
+    assert decoded(encoded(LIST_OF_TWO), {4: take}) == {**LIST_OF_TWO, 4: (9, (12, [1, 2]))}
+    assert taken == LIST_OF_TWO[4][1][1]
+
+
+def test_what_a_handler_took_before_the_bytes_break_off_is_an_error_all_the_same() -> None:
+    taken: list[Struct] = []
+    with pytest.raises(ValueError, match="breaks off"):
+        decoded(encoded(LIST_OF_TWO)[:8], {4: taken.append})
+    assert taken == [{1: (5, 1)}]
+
+
+@pytest.mark.parametrize("value", [(12, {1: (5, 1)}), (8, b"ab"), (7, b"12345678"), (5, 3), (1, True)])
+def test_a_handler_is_for_lists_alone(value: tuple[int, object]) -> None:
+    assert decoded(encoded({4: value}), {4: lambda _: None}) == {4: value}
+
+
+def test_a_struct_may_be_given_by_its_bytes() -> None:
+    inner: Struct = {1: (5, 1), 2: (8, b"ab")}
+    bare: Struct = {1: (9, (12, [inner, {}])), 2: (12, inner)}
+    assert encoded({1: (9, (12, [encoded(inner), b"\0"])), 2: (12, encoded(inner))}) == encoded(bare)
