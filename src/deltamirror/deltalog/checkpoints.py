@@ -3,19 +3,20 @@
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from itertools import groupby
+from itertools import chain, groupby
 from typing import Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from deltamirror.delta.actions import Add, DomainMetadata, Metadata, Protocol, Remove, Txn
+from deltamirror.delta.actions import Action, Add, DomainMetadata, Metadata, Protocol, Remove, Txn
 from deltamirror.delta.lines import decode_commit
 from deltamirror.deltalog import statistics
 from deltamirror.deltalog.checkpoint.blocks import in_threads
 from deltamirror.deltalog.checkpoint.decoded import adds_table, removes_table
 from deltamirror.deltalog.checkpoint.layout import FILES, REMOVES, STATS_PARSED
 from deltamirror.deltalog.checkpoint.reading import CheckpointActions, actions_of_table, state_of_actions
+from deltamirror.deltalog.checkpoint.scratch import Gathering
 from deltamirror.deltalog.checkpoint.state import CheckpointState
 from deltamirror.deltalog.checkpoint_pieces import Piece, checkpoint_pieces
 from deltamirror.deltalog.commits import read_whole
@@ -35,12 +36,13 @@ _TRACELESS: Final = frozenset({"cdc", "checkpointMetadata", "commitInfo", "sidec
 def read_checkpoint(store: Store, files: CheckpointFiles) -> CheckpointState:
     """What a checkpoint says; InvalidInput where it cannot be read. Files and removes are in the order of its rows."""
     runs = [list(run) for _, run in groupby(checkpoint_pieces(store, files), key=_source)]
-    found = [each for run in in_threads(lambda run: list(read_pieces(store, run)), runs) for each in run]
-    whole = CheckpointActions(
-        others=[action for each in found for action in each.others],
-        files=pa.concat_tables([FILES.empty_table(), *(each.files for each in found)]),
-        removes=pa.concat_tables([REMOVES.empty_table(), *(each.removes for each in found)]),
-    )
+    others: list[Action] = []
+    adds, removes = Gathering(FILES), Gathering(REMOVES)
+    for found in chain.from_iterable(in_threads(lambda run: list(read_pieces(store, run)), runs)):
+        others += found.others
+        adds.add(found.files)
+        removes.add(found.removes)
+    whole = CheckpointActions(others, adds.whole(), removes.whole())
     with placed(f"the checkpoint {files.name} in {store.location}"):
         return state_of_actions(whole, version=files.version)
 

@@ -1,6 +1,6 @@
 """Two states of tables compared: every kind of difference is found, counted, and told with both values."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -13,11 +13,20 @@ from hypothesis import strategies as st
 from deltamirror.delta.actions import Add, DeletionVector, DomainMetadata, Protocol, Txn
 from deltamirror.deltalog.checkpoint.content import CheckpointState, replay
 from deltamirror.deltalog.checkpoint.layout import FILES
+from deltamirror.ops.diff import comparing
 from deltamirror.ops.diff.comparing import ComparedDifference, compare
 from tests.support.lakes.histories import odd_adds, odd_texts
 from tests.support.logs.checkpoints import COMMITTED_AT, STORY, commit, file, first_commit
 
 VECTOR = DeletionVector(storage_type="u", path_or_inline_dv="ab^-aqEH.-t@S}K{vb[*k^", size_in_bytes=4, cardinality=2)
+
+
+@pytest.fixture(scope="module", autouse=True, params=[comparing._IN_MEMORY, 0], ids=["at once", "by ranges"])
+def _in_memory(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Many files are compared range by range; here, few of them are, too."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(comparing, "_IN_MEMORY", request.param)
+        yield
 
 
 def state(*commits: bytes, first: bytes | None = None) -> CheckpointState:

@@ -42,12 +42,16 @@ def reconciled(adds: pa.Table, removes: pa.Table, *, in_memory: int = _IN_MEMORY
     if adds.nbytes + removes.nbytes <= in_memory:
         return _reconciled(adds, removes)
     files, tombstones = (Gathering(each.drop_columns(["ordinal"]).schema) for each in (adds, removes))
-    bounds = _bounds(pa.concat_arrays([*_samples(adds), *_samples(removes)]), _RANGES)
-    ranges = zip(_divided(adds, bounds), _divided(removes, bounds), strict=True)
-    for some_files, some_tombstones in in_threads(lambda each: _reconciled(*each), ranges):
+    for some_files, some_tombstones in in_threads(lambda each: _reconciled(*each), by_ranges(adds, removes)):
         files.add(some_files)
         tombstones.add(some_tombstones)
     return files.whole(), tombstones.whole()
+
+
+def by_ranges(one: pa.Table, other: pa.Table) -> Iterator[tuple[pa.Table, pa.Table]]:
+    """The rows of two tables of file actions, those of one range of keys after the other, in their order."""
+    bounds = _bounds(pa.concat_arrays([*_samples(one), *_samples(other)]), _RANGES)
+    return zip(_divided(one, bounds), _divided(other, bounds), strict=True)
 
 
 def keys_of(files: pa.Table) -> pa.Array:

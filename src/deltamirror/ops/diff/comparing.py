@@ -1,9 +1,10 @@
 """Whether two states of tables are the same: if not, the first difference, and how many there are of each kind."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from functools import reduce
+from itertools import chain
 from typing import Final
 
 import msgspec
@@ -11,8 +12,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltamirror.delta.actions import Metadata, Protocol
+from deltamirror.deltalog.checkpoint.blocks import in_threads
 from deltamirror.deltalog.checkpoint.layout import FILES
-from deltamirror.deltalog.checkpoint.reconciliation import keys_of
+from deltamirror.deltalog.checkpoint.reconciliation import by_ranges, keys_of
 from deltamirror.deltalog.checkpoint.state import CheckpointState
 
 ONLY_IN_A: Final = "only_in_a"
@@ -21,7 +23,9 @@ DIFFERING: Final = "differing"
 
 # The path is what files are found by; whether an action changed data is a fact of its commit, not of the table.
 _LONGEST: Final = 200
+_IN_MEMORY: Final = 512 * 1024 * 1024
 _COMPARED: Final = tuple(name for name in FILES.names if name not in ("path", "dataChange"))
+_KINDS: Final = (ONLY_IN_A, ONLY_IN_B, DIFFERING, *(f"{DIFFERING}.{name}" for name in _COMPARED))
 _DOCUMENT: Final = msgspec.json.Decoder(float_hook=Decimal)
 
 
@@ -100,6 +104,16 @@ def _among_values(kind: str, one: Mapping[str, object], other: Mapping[str, obje
 
 
 def _among_files(one: pa.Table, other: pa.Table) -> Iterator[_Finding]:
+    """One finding of each kind; of many files, those of a few ranges of keys are in memory at a time."""
+    ranges = [(one, other)] if one.nbytes + other.nbytes <= _IN_MEMORY else by_ranges(one, other)
+    found: dict[str, _Finding] = {}
+    for each in chain.from_iterable(in_threads(lambda pair: list(_among_these(*pair)), ranges)):
+        before = found.get(each.kind)
+        found[each.kind] = each if before is None else replace(before, count=before.count + each.count)
+    yield from (found[kind] for kind in _KINDS if kind in found)
+
+
+def _among_these(one: pa.Table, other: pa.Table) -> Iterator[_Finding]:
     keys, others = keys_of(one), keys_of(other)
     places = pc.index_in(keys, others)
     yield from _on_one_side(ONLY_IN_A, one, places.is_null(), "is in A and not in B")

@@ -14,6 +14,7 @@ from deltamirror.delta.actions import DeletionVector
 from deltamirror.delta.paths import decode_path
 from deltamirror.deltalog.checkpoint.decoded import adds_table
 from deltamirror.deltalog.checkpoint.layout import FILES, REMOVES
+from deltamirror.deltalog.checkpoint.scratch import Gathering
 from deltamirror.deltalog.checkpoint.state import CheckpointState
 from deltamirror.deltalog.listing import LogListing, read_listing
 from deltamirror.deltalog.rules.findings import Finding
@@ -247,10 +248,12 @@ def _projected_state(taken: Snapshot) -> CheckpointState:
 
 
 def _files(taken: Snapshot) -> pa.Table:
+    found = Gathering(FILES)
     with taken.database.read() as connection:
         rows = connection.execution_options(yield_per=_ROWS).execute(taken.files_query())
-        parts = [adds_table([(0, add_of(row)) for row in some]).select(FILES.names) for some in batched(rows, _ROWS)]
-    return pa.concat_tables([FILES.empty_table(), *parts])
+        for some in batched(rows, _ROWS):
+            found.add(adds_table([(0, add_of(row)) for row in some]).select(FILES.names))
+    return found.whole()
 
 
 def _reader_differences(taken: Snapshot, reading: ReaderAnswer) -> Iterator[StateDifference]:
