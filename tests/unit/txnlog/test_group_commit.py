@@ -2,13 +2,17 @@
 
 import os
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
+from types import SimpleNamespace
 
 import pytest
 
 from deltamirror.errors import CommitUnknown, DeltaMirrorError, InvalidInput, Unavailable
+from deltamirror.txnlog.database.appends import group_commit
 from deltamirror.txnlog.database.appends.group_commit import GroupCommit
 from deltamirror.txnlog.database.appends.small_append import Answer, SmallAppend
 
@@ -211,11 +215,69 @@ def test_one_that_is_interrupted_as_it_waits_stops_no_other(
     assert log.groups == [[0], [3]]
 
 
+def test_one_that_is_interrupted_as_it_begins_to_wait_stops_no_other(crowd: Crowd, log: Log) -> None:
+    class Interrupted:
+        """The lock, in whose block an interruption comes after everything else."""
+
+        def __init__(self, lock: threading.Lock) -> None:
+            self.lock = lock
+
+        def __enter__(self) -> None:
+            self.lock.acquire()
+
+        def __exit__(self, *_: object) -> None:
+            crowd.group._lock = self.lock
+            self.lock.release()
+            raise KeyboardInterrupt
+
+    sent = [crowd.first()]
+    crowd.group._lock = Interrupted(crowd.group._lock)  # type: ignore[assignment]
+    interrupted = crowd.send(1)
+    assert isinstance(interrupted.exception(PATIENCE), KeyboardInterrupt)
+    sent.append(crowd.send(2))
+    crowd.wait_for(1)
+    log.going_on.set()
+    assert [each.result(PATIENCE) for each in sent] == [(0, 0), (2, 2)]
+    assert crowd.send(3).result(PATIENCE) == (3, 3)
+    assert log.groups == [[0], [2], [3]]
+
+
 def test_a_forked_process_waits_for_no_thread_of_its_parent(crowd: Crowd, log: Log) -> None:
     crowd.first()
+    assert succeeds_in_child(lambda: crowd.group.append(1, append_of(9)) == (9, 9))
+
+
+def test_threads_of_a_forked_process_wait_for_no_lock_of_its_parent(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which another thread of the parent may hold at that moment."""
+    log.going_on.set()
+    group = GroupCommit(log.commit)
+
+    def make_slowly() -> threading.Lock:
+        time.sleep(0.2)
+        return threading.Lock()
+
+    def append_in_threads() -> bool:
+        met: list[Answer] = []
+        for number in (1, 2):
+            append = partial(group.append, number, append_of(number))
+            threading.Thread(target=lambda act=append: met.append(act()), daemon=True).start()
+            time.sleep(0.1)
+        for _ in range(PATIENCE * 10):
+            if len(met) == 2:
+                return True
+            time.sleep(0.1)
+        return False
+
+    monkeypatch.setattr(group_commit, "threading", SimpleNamespace(Lock=make_slowly))
+    with group._lock:
+        assert succeeds_in_child(append_in_threads)
+
+
+def succeeds_in_child(act: Callable[[], bool]) -> bool:
+    """Whether an act in a process that is forked for it returns true."""
     if (child := os.fork()) == 0:
         try:
-            os._exit(0 if crowd.group.append(1, append_of(9)) == (9, 9) else 1)
+            os._exit(0 if act() else 1)
         finally:
             os._exit(2)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0

@@ -26,6 +26,7 @@ from deltamirror.errors import CatalogMismatch, CommitUnknown, DeltaMirrorError,
 from deltamirror.steps import Step
 from deltamirror.txnlog.database.appends.small_append import Answer, SmallAppend
 from deltamirror.txnlog.database.clock import CLOCK
+from deltamirror.txnlog.database.forks import keep
 from deltamirror.txnlog.database.schema_version import STORED_SCHEMA, require_schema
 from deltamirror.txnlog.database.statements import HEAD
 
@@ -240,6 +241,11 @@ class Database(ABC):
     def close(self) -> None:
         """Give back all connections. The next use opens others."""
         self.engine.dispose()
+
+    def forget(self) -> None:
+        """Leave all connections to the process that this one was forked from. The next use opens others."""
+        keep(self.engine.pool)
+        self.engine.dispose(close=False)
 
     def let_go(self) -> bool:
         """Let others in until the next use, where one process at a time can have the database open; whether we did."""

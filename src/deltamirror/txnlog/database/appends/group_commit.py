@@ -4,7 +4,6 @@ An append that arrives while another one is under way waits, and goes with all o
 an answer of its own; they share the lock, the round trip and the sync of the disk.
 """
 
-import os
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -14,6 +13,7 @@ from typing import Final
 
 from deltamirror.errors import CommitUnknown, DeltaMirrorError, Transient, Unavailable
 from deltamirror.txnlog.database.appends.small_append import MOST_FILES, Answer, SmallAppend
+from deltamirror.txnlog.database.forks import AtFork, watch
 
 _MOST_TOGETHER: Final = 64
 
@@ -30,24 +30,27 @@ class _Waiting:
     """One of its group was refused, and so all were: it has to find out by itself whether it is the one."""
 
 
-class GroupCommit:
+class GroupCommit(AtFork):
     """Appends of threads, in groups. Without another one under way, an append is a group, and waits for nothing."""
 
     def __init__(self, commit: Callable[[Sequence[SmallAppend]], Sequence[Answer]]) -> None:
         self._commit = commit
         self._begin()
+        watch(self)
+
+    def in_child(self) -> None:
+        """Wait for no thread of the parent."""
+        self._begin()
 
     def _begin(self) -> None:
-        self._process = os.getpid()
         self._lock = threading.Lock()
         self._under_way: dict[int, deque[_Waiting]] = {}
         """Those who wait, by the key of the group that is under way."""
 
     def append(self, key: int, append: SmallAppend) -> Answer:
         """The answer to an append; those of one ``key`` go together."""
-        if self._process != os.getpid():
-            self._begin()  # a fork has none of the threads that are under way
         is_first = False
+        mine: _Waiting | None = None
         try:
             with self._lock:
                 waiting = self._under_way.get(key)
@@ -56,19 +59,19 @@ class GroupCommit:
                 else:
                     mine = _Waiting(append)
                     waiting.append(mine)
-            return self._commit([append])[0] if waiting is None else self._answer(key, waiting, mine)
+            return self._commit([append])[0] if mine is None else self._answer(key, mine)
+        except BaseException:
+            if mine is not None:
+                self._leave(key, mine)
+            raise
         finally:
             if is_first:  # an interruption may come at any point from there on
                 self._pass_on(key)
 
-    def _answer(self, key: int, waiting: deque[_Waiting], mine: _Waiting) -> Answer:
-        try:
-            mine.woken.wait()
-            if (group := mine.group) is not None:
-                self._lead(key, group)
-        except BaseException:
-            self._leave(key, waiting, mine)
-            raise
+    def _answer(self, key: int, mine: _Waiting) -> Answer:
+        mine.woken.wait()
+        if (group := mine.group) is not None:
+            self._lead(key, group)
         if mine.is_alone:
             return self._commit([mine.append])[0]
         if mine.error is not None:
@@ -114,9 +117,10 @@ class GroupCommit:
             group[0].group = group
         group[0].woken.set()
 
-    def _leave(self, key: int, waiting: deque[_Waiting], mine: _Waiting) -> None:
+    def _leave(self, key: int, mine: _Waiting) -> None:
         """Go without an answer; the others go on."""
         with self._lock:
+            waiting = self._under_way.get(key, deque())
             if mine in waiting:
                 waiting.remove(mine)
                 return

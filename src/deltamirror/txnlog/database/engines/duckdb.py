@@ -40,6 +40,7 @@ from deltamirror.errors import (
     Unavailable,
 )
 from deltamirror.txnlog.database.access import Columns, Database, Row
+from deltamirror.txnlog.database.engines.file_uses import FileUses
 from deltamirror.txnlog.database.engines.queue import FileQueue
 
 _log = logging.getLogger(__name__)
@@ -74,17 +75,18 @@ class DuckdbDatabase(Database):
         event.listen(self.engine, "do_connect", self._connected)
         self._queue = FileQueue(self.path, timeout=settings.busy_timeout)
         self._mutex = threading.Lock()
-        self._users = 0
+        # DuckDB does not take it well that one thread opens a file while another closes it.
+        self._uses = FileUses(self)
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
         """A transaction that sees one state of the database."""
-        with self._in_use(), super().read() as connection:
+        with self._uses, super().read() as connection:
             yield connection
 
     def glance(self, statement: ClauseElement, values: Mapping[str, Any]) -> list[Row]:
         """What one query returns at this moment."""
-        with self._in_use():
+        with self._uses:
             return super().glance(statement, values)
 
     @contextmanager
@@ -94,7 +96,7 @@ class DuckdbDatabase(Database):
             with self._mutex:
                 yield
             return
-        with self._in_use():
+        with self._uses:
             # The file first: who has it open may be in the queue, and would wait for us.
             with self.translated():
                 self.engine.raw_connection().close()
@@ -102,13 +104,8 @@ class DuckdbDatabase(Database):
                 yield
 
     def let_go(self) -> bool:
-        """Close the file, unless it is in use. A database in memory is not closed: it would be lost."""
-        if self.file is None:
-            return False
-        with self._mutex:
-            if not self._users:
-                self.close()
-            return not self._users
+        """Close the file, unless it is in use."""
+        return self._uses.close()
 
     @contextmanager
     def patience(self, seconds: float) -> Iterator[None]:
@@ -119,22 +116,9 @@ class DuckdbDatabase(Database):
         finally:
             self._patience.seconds = usual
 
-    @contextmanager
-    def _in_use(self) -> Iterator[None]:
-        """Keep the file open. DuckDB does not take it well that one thread opens a file while another closes it."""
-        if self.file is None:
-            yield
-            return
-        with self._mutex:
-            self._users += 1
-        try:
-            yield
-        finally:
-            with self._mutex:
-                self._users -= 1
-
     def _connected(self, dialect: Dialect, _: object, arguments: Sequence[Any], options: dict[str, Any]) -> Any:
         """A connection, once no other process has the file open, and no other thread of this one is closing it."""
+        self._uses.open()
         deadline, is_waiting = time.monotonic() + self._patience.seconds, False
         while True:
             try:

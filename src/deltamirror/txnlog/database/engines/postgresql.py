@@ -6,6 +6,7 @@ import typing
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from typing import Any, ClassVar
 
 import psycopg
@@ -52,6 +53,7 @@ from deltamirror.txnlog.database.clock import CLOCK
 from deltamirror.txnlog.database.engines.copying import binary_copy, encoded_rows, sent_columns
 from deltamirror.txnlog.database.engines.notices import NOTIFY, Listeners, Sender
 from deltamirror.txnlog.database.engines.sessions import Sessions
+from deltamirror.txnlog.database.forks import AtFork, keep, watch
 from deltamirror.txnlog.database.schema_version import STORED_SCHEMA, require_schema
 from deltamirror.txnlog.database.statements import HEAD
 
@@ -59,7 +61,7 @@ from deltamirror.txnlog.database.statements import HEAD
 _OVERFLOW = 30
 
 
-class PostgresqlDatabase(Database):
+class PostgresqlDatabase(Database, AtFork):
     """A catalog in a PostgreSQL database."""
 
     name: ClassVar[str] = "postgresql"
@@ -81,12 +83,27 @@ class PostgresqlDatabase(Database):
         super().__init__(create_engine(driver, **opening), settings)
         _, parameters = self.engine.dialect.create_connect_args(driver)
         milliseconds = {name: str(int(seconds * 1000)) for name, seconds in limits.items()}
-        self._sessions = Sessions({**parameters, **arguments}, milliseconds)
+        self._new_sessions = partial(Sessions, {**parameters, **arguments}, milliseconds)
+        self._appends = GroupCommit(self._append_all)
+        self._begin()
+        watch(self)
+
+    def _begin(self) -> None:
+        self._sessions = self._new_sessions()
         # Connections for appends, always in autocommit: a pool's care for one costs as much as a small commit.
         self._idle: deque[psycopg.Connection[Any]] = deque()
-        self._appends = GroupCommit(self._append_all)
         self._sender = Sender(self._notify)
         self._listeners = Listeners(lambda: self._sessions.open(autocommit=True), self._notify)
+
+    def in_child(self) -> None:
+        """Open sessions of its own: two processes on one would each get answers of the other."""
+        self.forget()
+
+    def forget(self) -> None:
+        """Leave all connections to the process that this one was forked from. The next use opens others."""
+        keep(self._idle, self._listeners)
+        self._begin()
+        super().forget()
 
     def close(self) -> None:
         """Give back all connections. The next use opens others."""
@@ -165,9 +182,20 @@ class PostgresqlDatabase(Database):
         return Transient("the catalog's schema is being changed", hint="try again")
 
     def glance(self, statement: ClauseElement, values: Mapping[str, Any]) -> list[Row]:
-        """One round trip, on a connection in autocommit."""
+        """One round trip, on a connection in autocommit; on another one where the first broke while it idled."""
         text, _ = self.compiled(statement)
-        connection = self._connection()
+        try:
+            idle = self._idle.pop()
+        except IndexError:
+            return self._look_on(self._open(), text, values)
+        try:
+            return self._look_on(idle, text, values)
+        except Unavailable as error:
+            if not self.is_lost_reply(error):
+                raise
+        return self._look_on(self._open(), text, values)
+
+    def _look_on(self, connection: "psycopg.Connection[Any]", text: str, values: Mapping[str, Any]) -> list[Row]:
         try:
             with self.translated():
                 found: list[Row] = connection.execute(text, values).fetchall()
@@ -182,8 +210,11 @@ class PostgresqlDatabase(Database):
         try:
             return self._idle.pop()
         except IndexError:
-            with self.translated():
-                return self._sessions.open(autocommit=True)
+            return self._open()
+
+    def _open(self) -> "psycopg.Connection[Any]":
+        with self.translated():
+            return self._sessions.open(autocommit=True)
 
     def _open_for_pool(self) -> "psycopg.Connection[Any]":
         """One that idles, if it still answers: to open another takes longer than a small query."""

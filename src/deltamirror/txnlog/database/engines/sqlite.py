@@ -3,7 +3,7 @@
 import sqlite3
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager, nullcontext
+from contextlib import closing, contextmanager
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any, ClassVar
@@ -37,7 +37,9 @@ from deltamirror.txnlog.database.access import (
 from deltamirror.txnlog.database.appends.group_commit import GroupCommit
 from deltamirror.txnlog.database.appends.in_sqlite import append_small
 from deltamirror.txnlog.database.appends.small_append import Answer, SmallAppend
+from deltamirror.txnlog.database.engines.file_uses import FileUses
 from deltamirror.txnlog.database.engines.queue import FileQueue
+from deltamirror.txnlog.database.forks import keep
 
 # Rows in one INSERT: as many as are left, in few different statements, since a connection remembers those. Each hands
 # the interpreter over, and has to wait until another thread gives it back. SQLite takes 32,766 values in a statement.
@@ -67,6 +69,8 @@ class SqliteDatabase(Database):
         self._appends = GroupCommit(self._append_all)
         # One writes at a time: a pool's care for its connection would cost a tenth of a small commit.
         self._idle: list[PoolProxiedConnection] = []
+        self._uses = FileUses(self)
+        event.listen(self.engine, "do_connect", lambda *_: self._uses.open())
         event.listen(self.engine, "connect", _configure)
 
     @contextmanager
@@ -81,7 +85,7 @@ class SqliteDatabase(Database):
 
         Begun on the driver's connection, for the same reason as those that write.
         """
-        with self._turn if self._is_memory else nullcontext():
+        with self._turn if self._is_memory else self._uses:
             self.require_present()
             with self.translated(), closing(self.engine.raw_connection()) as driver:
                 driver.cursor().execute("BEGIN")
@@ -92,30 +96,37 @@ class SqliteDatabase(Database):
 
     def glance(self, statement: ClauseElement, values: Mapping[str, Any]) -> list[Row]:
         """In memory, as soon as no thread is in the transaction of the connection that they share."""
-        with self._turn if self._is_memory else nullcontext():
+        with self._turn if self._is_memory else self._uses:
             return super().glance(statement, values)
 
     @contextmanager
     def begun(self, step: Step) -> Iterator[Session]:
         """Begin on the driver's connection: SQLAlchemy's own way takes a good part of a small commit."""
-        driver = self._idle.pop() if self._idle else self.engine.raw_connection()
-        try:
-            driver.cursor().execute("BEGIN IMMEDIATE")
-            self._require_same_log(driver)
-            yield Session(self, driver, None)
-            with step:
-                self.commit_by(driver.commit)
-            self._require_same_log(driver)
-        except BaseException:
-            driver.close()  # which rolls back
-            raise
-        self._idle.append(driver)
+        with self._uses:
+            driver = self._idle.pop() if self._idle else self.engine.raw_connection()
+            try:
+                driver.cursor().execute("BEGIN IMMEDIATE")
+                self._require_same_log(driver)
+                yield Session(self, driver, None)
+                with step:
+                    self.commit_by(driver.commit)
+                self._require_same_log(driver)
+            except BaseException:
+                driver.close()  # which rolls back
+                raise
+            self._idle.append(driver)
 
     def close(self) -> None:
         """Give back all connections. The next use opens others."""
         while self._idle:
             self._idle.pop().close()
         super().close()
+
+    def forget(self) -> None:
+        """Leave all connections to the process that this one was forked from. The next use opens others."""
+        keep(self._idle)
+        self._idle = []
+        super().forget()
 
     def append(self, append: SmallAppend) -> Answer:
         """All appends that wait go together: SQLite has one writer at a time, whichever tables it writes."""
