@@ -238,6 +238,7 @@ ENTRIES: dict[str, tuple[Call, Good]] = {
     "Transaction.stage_lines": (_of_transaction("stage_lines"), {"table": "t", "lines": b"", "at_version": 99}),
     "MirrorEngine": (_opened(MirrorEngine), {"url": "sqlite:///:memory:", "settings": local_settings()}),
     "MirrorEngine.mirror": (_of_engine("mirror"), {"table": "t"}),
+    "MirrorEngine.mirror_again": (_of_engine("mirror_again"), {"table_id": 1, "table": "t"}),
     "MirrorEngine.checkpoint": (_of_engine("checkpoint"), {"table": "t"}),
     "MirrorEngine.clean": (_of_engine("clean"), {"table": "t"}),
     "MirrorEngine.prune": (_of_engine("prune"), {"table": "t", "keep": 60.0}),

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 import pytest
 
 from deltamirror import Catalog, Committed, Table
+from deltamirror.delta.lines import decode_commit
 from deltamirror.errors import Conflict, InvalidAction, InvalidInput, InvalidLine
 from deltamirror.txnlog.commit.request import Change, Request
 from tests.support.databases.catalogs import ENGINES
@@ -75,6 +76,16 @@ def test_lines_that_lost_their_ends_are_lines(catalog: Catalog, table: Table, li
     change = Change(table="t", lines=[line.rstrip() for line in (INFO, FILE % b"d", FILE % b"e")], at_version=2)
     catalog.writer.commit(Request(changes=(change,)))
     assert len(table.commit_file(2).splitlines()) == 3
+
+
+@pytest.mark.parametrize("lines", [WHOLE.replace(b"\n", b"\r"), WHOLE.replace(b"\n", b"\r").splitlines(keepends=True)])
+def test_lines_that_end_with_carriage_returns_alone_are_lines(
+    catalog: Catalog, table: Table, lines: bytes | list[bytes]
+) -> None:
+    with catalog.transaction() as tx:
+        tx.stage_lines("t", lines, at_version=1)
+    assert table.commit_file(1).strip() == WHOLE.replace(b"\n", b"\r\n").strip()
+    assert len(decode_commit(table.commit_file(1))) == 4
 
 
 def test_lines_are_the_same_with_and_without_their_ends_to_a_token(lake: Catalog) -> None:

@@ -111,6 +111,13 @@ class _Commit:
         return [remove.size or 0 for remove in self.removed]
 
 
+def lists_files(metadata: Metadata) -> bool:
+    """Whether a checksum lists files, if they are few: checkpoints keep statistics, and not of very many columns."""
+    columns = metadata.configuration.get(_INDEXED_COLUMNS, str(_MOST_INDEXED_COLUMNS))
+    few = columns.removeprefix("-").isdecimal() and int(columns) <= _MOST_INDEXED_COLUMNS
+    return few and (write_stats_as_json(metadata) or write_stats_as_struct(metadata))
+
+
 def first_checksum(actions: Collection[Action]) -> Checksum | None:
     """The checksum of version 0, which consists of ``actions``; ``None`` as for ``next_checksum``."""
     protocol = next((action for action in actions if isinstance(action, Protocol)), None)
@@ -204,7 +211,7 @@ def checksum_from_totals(
     count, size = len(sizes), pc.sum(sizes).as_py() or 0
     writable = _writes_vectors(protocol, metadata)
     deletions = Deletions.of_vectors(cardinalities, num_files=count) if writable else Deletions()
-    listed = live_files(files, ()) if count <= MOST_FILES and _keeps_statistics(metadata) else None
+    listed = live_files(files, ()) if count <= MOST_FILES and lists_files(metadata) else None
     return Checksum(
         txn_id=None if info is None else info.txn_id,
         table_size_bytes=size,
@@ -299,7 +306,7 @@ def _files_before(previous: Checksum, files: LiveFiles | None) -> Iterable[Add] 
 
 def _list_files(previous: Checksum, commit: _Commit, *, count: int, files: LiveFiles | None) -> tuple[Add, ...] | None:
     """The files after the commit, if they are few, known, and have statistics of one schema."""
-    if not _keeps_statistics(previous.metadata) or not _same_schema(previous.metadata, commit.metadata):
+    if not lists_files(previous.metadata) or not _same_schema(previous.metadata, commit.metadata):
         return () if count == 0 else None
     before = _files_before(previous, files) if max(previous.num_files, count) <= MOST_FILES else None
     return None if before is None else live_files(before, commit.actions)
@@ -307,13 +314,6 @@ def _list_files(previous: Checksum, commit: _Commit, *, count: int, files: LiveF
 
 def _agrees(listed: tuple[Add, ...] | None, *, count: int, size: int) -> bool:
     return listed is None or (len(listed), sum(add.size for add in listed)) == (count, size)
-
-
-def _keeps_statistics(metadata: Metadata) -> bool:
-    """Whether checkpoints keep statistics, and not of very many columns."""
-    columns = metadata.configuration.get(_INDEXED_COLUMNS, str(_MOST_INDEXED_COLUMNS))
-    few = columns.removeprefix("-").isdecimal() and int(columns) <= _MOST_INDEXED_COLUMNS
-    return few and (write_stats_as_json(metadata) or write_stats_as_struct(metadata))
 
 
 def _same_schema(before: Metadata, after: Metadata) -> bool:

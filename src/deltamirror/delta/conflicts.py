@@ -10,11 +10,12 @@ is held against it. Either one of them conflicts, and the transaction has to be 
   (``timestamps.next_timestamp``) and the properties that record its enablement (``timestamps.with_enablement``).
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TypeVar
 
+from deltamirror.batches import batched
 from deltamirror.delta.actions import (
     Action,
     Add,
@@ -41,6 +42,7 @@ __all__ = [
     "PartitionRead",
     "ReadSet",
     "adopt",
+    "concerning",
     "find_conflict",
     "implied_reads",
     "is_blind_append",
@@ -50,6 +52,7 @@ __all__ = [
 
 A = TypeVar("A")
 
+_AT_ONCE = 1_000
 _IDENTITY_ONLY_TAG = "delta.identity.schemaUpdate"
 _ISOLATION_PROPERTY = "delta.isolationLevel"
 _OPERATIONS_THAT_KEEP_DATA = frozenset(
@@ -210,6 +213,31 @@ def adopt(winner: CommitFacts, *, protocol_before: Protocol, metadata_before: Me
         metadata=metadata,
         row_tracking_enabled=enables_row_tracking(metadata_before, metadata),
     )
+
+
+def concerning(
+    actions: Iterable[Action], reads: ReadSet, written: Callable[[Collection[str]], Collection[str]]
+) -> Iterator[Action]:
+    """A winner's actions without the files that decide nothing, so that one of any size takes little memory.
+
+    Of the files that were read, the first that it adds and the first that it removes are enough. ``written`` says which
+    of some paths, which the winner removes, the current commit adds or removes.
+    """
+    unseen: set[type[Action]] = {Add, Remove}
+    for some in batched(actions, _AT_ONCE):
+        removed = [path_identity(action.path) for action in some if isinstance(action, Remove)]
+        shared = written(removed) if removed else ()
+        for action in some:
+            if not isinstance(action, Add | Remove):
+                if not isinstance(action, Cdc):
+                    yield action
+                continue
+            path = path_identity(action.path)
+            is_read = type(action) in unseen and reads.covers(path, action.partition_values)
+            if is_read:
+                unseen.remove(type(action))
+            if is_read or (isinstance(action, Remove) and path in shared):
+                yield action
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -132,8 +132,11 @@ def _json(encoder: msgspec.json.Encoder, value: object) -> bytes:
 
 
 def with_end(line: bytes) -> bytes:
-    """The line with the end that sets it apart from the next one, as it is if it has one."""
-    return line if line.endswith((b"\n", b"\r")) else line + b"\n"
+    """The line with the end that sets it apart from the next one, as it is if it has one.
+
+    A carriage return alone is none: readers that look for newlines would take both lines for one.
+    """
+    return line if line.endswith(b"\n") else line + b"\n"
 
 
 def decode(line: bytes | str, *, number: int | None = None) -> Action:

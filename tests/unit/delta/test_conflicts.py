@@ -1,6 +1,7 @@
 """Each rule of Delta's conflict detection, and each of its exceptions."""
 
 import pickle
+from random import Random
 
 import pytest
 from hypothesis import given
@@ -27,6 +28,7 @@ from deltamirror.delta.conflicts import (
     PartitionRead,
     ReadSet,
     adopt,
+    concerning,
     find_conflict,
     implied_reads,
     is_blind_append,
@@ -419,6 +421,76 @@ class TestReads:
         facts = CommitFacts.of([add("a"), remove("b")])
         assert pickle.loads(pickle.dumps(facts)) == facts  # noqa: S301
         assert pickle.loads(pickle.dumps(days("1"))) == days("1")  # noqa: S301
+
+
+class TestConcerning:
+    """Held against the files of a winner that decide, a commit is told what all of its files would tell."""
+
+    places = st.tuples(st.sampled_from("abcde"), st.sampled_from(["1", "2", None]))
+    files = st.lists(places, unique_by=lambda place: place[0], max_size=5)
+    others = st.lists(
+        st.sampled_from(
+            [
+                CommitInfo(is_blind_append=True),
+                Cdc(path="c", partition_values={"day": "1"}, size=1, data_change=False),
+                METADATA,
+                Txn(app_id="x", version=1),
+            ]
+        ),
+        max_size=2,
+    )
+    reads = st.sampled_from(
+        [
+            ReadSet.NOTHING,
+            ReadSet(whole_table=True),
+            ReadSet(files=frozenset("ab")),
+            ReadSet(app_ids=frozenset("x")),
+            days("1"),
+            days("2", None),
+        ]
+    )
+
+    @given(
+        added=files,
+        removed=files,
+        others=others,
+        written=files,
+        reads=reads,
+        isolation=st.sampled_from(IsolationLevel),
+        shuffled=st.randoms(use_true_random=False),
+    )
+    def test_the_files_that_decide_tell_the_same_conflict_as_all(
+        self,
+        added: list[tuple[str, str | None]],
+        removed: list[tuple[str, str | None]],
+        others: list[Action],
+        written: list[tuple[str, str | None]],
+        reads: ReadSet,
+        isolation: IsolationLevel,
+        shuffled: Random,
+    ) -> None:
+        winner = [*(add(*place) for place in added), *(remove(*place) for place in removed), *others]
+        shuffled.shuffle(winner)
+        current = CommitFacts.of([(add, remove)[number % 2](*place) for number, place in enumerate(written)])
+        decisive = list(concerning(winner, reads, {path for path, _ in written}.intersection))
+        found = [
+            find_conflict(
+                current,
+                reads,
+                CommitFacts.of(actions),
+                isolation=isolation,
+                protocol_before=LEGACY,
+                metadata_before=METADATA,
+            )
+            for actions in (winner, decisive)
+        ]
+        assert found[0] == found[1]
+
+    def test_of_many_files_few_decide(self) -> None:
+        winner: list[Action] = [add(f"a{number}") for number in range(3_000)]
+        winner += [remove(f"r{number}") for number in range(3_000)]
+        decisive = list(concerning(winner, ReadSet(whole_table=True), {"r2999", "r7000"}.intersection))
+        assert decisive == [add("a0"), remove("r0"), remove("r2999")]
 
 
 class TestBlindAppends:

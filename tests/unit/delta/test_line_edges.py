@@ -89,7 +89,7 @@ def test_a_remove_without_partition_values_or_nulls_among_them_is_written_as_it_
     assert b'"partitionValues":{"q":"x"}' in encode(with_null)
 
 
-@pytest.mark.parametrize(("line", "ended"), [(b"a", b"a\n"), (b"a\n", b"a\n"), (b"a\r", b"a\r"), (b"", b"\n")])
+@pytest.mark.parametrize(("line", "ended"), [(b"a", b"a\n"), (b"a\n", b"a\n"), (b"a\r", b"a\r\n"), (b"", b"\n")])
 def test_a_line_has_one_end(line: bytes, ended: bytes) -> None:
     assert with_end(line) == ended
 

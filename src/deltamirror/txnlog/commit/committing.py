@@ -5,6 +5,7 @@ import time
 import uuid
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
+from typing import Final, NoReturn
 
 import msgspec
 from sqlalchemy import select
@@ -18,8 +19,8 @@ from deltamirror.errors import (
     Conflict,
     DeltaMirrorError,
     InvalidInput,
+    NotFound,
     Transient,
-    Unavailable,
 )
 from deltamirror.steps import Step
 from deltamirror.telemetry import spans
@@ -57,6 +58,10 @@ _MOVES_TOLERATED = 20
 _CATCHING_UP_TOLERATED = 3
 _VERSIONS = 2**63
 
+_COMMIT_AGAIN: Final = "commit again with the same token once the database is back: it will not be applied twice"
+_SETTLING: Final = (Conflict, InvalidInput, NotFound)
+"""What only a table says that has changed since an append whose reply was lost: it takes that append no more."""
+
 
 def find_token(database: Database, token: str, content: bytes, tables: Collection[str]) -> Committed | None:
     """The answer to an earlier use of a token, if there was one; ``tables`` are those that it changes."""
@@ -80,6 +85,8 @@ class Committing:
         """The tables by their ids, with the version that each had before the first attempt."""
         self._in_doubt = False
         """A COMMIT of an earlier attempt had no reply: whether it takes place is for the log to say."""
+        self._may_arrive = False
+        """An append of one statement had no reply: it may take place after any look, as long as the table takes it."""
         self._now: int | None = None
         digested = request.token is not None and request.content is None
         limit = self._settings.catalog.stage_above
@@ -123,7 +130,7 @@ class Committing:
             except StateMoved:
                 moves += 1
                 if moves > _MOVES_TOLERATED:
-                    raise Transient("the table's metadata changes too fast to commit", hint="try again") from None
+                    self._give_up(Transient("the table's metadata changes too fast to commit", hint="try again"))
             except Transient as error:
                 if isinstance(error, CommitUnknown):
                     self._in_doubt = True
@@ -131,13 +138,28 @@ class Committing:
                         return found
                 failures += 1
                 if failures > self._settings.writer.retries:
-                    raise
+                    self._give_up(error)
                 self._pause(failures)
-            except (Conflict, InvalidInput):
-                # Sent twice at once, a transaction runs into what it did itself.
-                if (found := self._applied()) is None:
-                    raise
+            except DeltaMirrorError as error:
+                if (found := self._met(error)) is None:
+                    self._give_up(error)
                 return found
+
+    def _met(self, error: DeltaMirrorError) -> Committed | None:
+        """The answer if what an attempt ran into is what the transaction did itself."""
+        if self._may_arrive and isinstance(error, _SETTLING) and (found := self._look(error)) is not None:
+            return found  # it arrived after the last look
+        # Sent twice at once, it meets the other one.
+        return self._applied() if isinstance(error, Conflict | InvalidInput) else None
+
+    def _give_up(self, error: DeltaMirrorError) -> NoReturn:
+        """Raise what ends the transaction. One that may yet take place is not called refused: its files stay."""
+        if self._may_arrive and not isinstance(error, (CommitUnknown, *_SETTLING)):
+            what = (
+                f"{error.message}; the transaction {self.txn_id}, a statement of which had no reply, may yet take place"
+            )
+            raise CommitUnknown(what, hint=_COMMIT_AGAIN) from error
+        raise error
 
     def _forget_tables(self) -> None:
         self._tables.forget_all(change.table for change in self._request.changes)
@@ -176,7 +198,11 @@ class Committing:
         """A small blind append by the engine alone, where it has that and nothing else has to be decided."""
         if not _is_small_append(draft):
             return None
-        row = self._database.append(_small_append(draft, self.txn_id, self._engine_info, self._token_use))
+        try:
+            row = self._database.append(_small_append(draft, self.txn_id, self._engine_info, self._token_use))
+        except CommitUnknown:
+            self._may_arrive = True
+            raise
         if row is None:
             self._tables.forget(draft.state.name)
             return None
@@ -325,17 +351,17 @@ class Committing:
             }
             session.run(INSERT_TOKEN, row)
 
-    def _look(self, error: CommitUnknown) -> Committed | None:
+    def _look(self, error: DeltaMirrorError) -> Committed | None:
         """Ask the log what became of a COMMIT whose reply was lost; None if it did not take place."""
         for attempt in range(self._settings.writer.retries + 1):
             self._pause(attempt)
             try:
                 return self._find_by_txn_id()
-            except (Transient, Unavailable):
+            except DeltaMirrorError:  # also one that refuses to be asked says nothing of the COMMIT
                 continue
         raise CommitUnknown(
             f"{error.message}; the database cannot be asked what became of the transaction {self.txn_id}",
-            hint="commit again with the same token once the database is back: it will not be applied twice",
+            hint=_COMMIT_AGAIN,
         ) from error
 
     def _find_by_txn_id(self) -> Committed | None:

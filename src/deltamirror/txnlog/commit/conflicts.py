@@ -1,7 +1,8 @@
 """What others committed since a transaction read the table, and whether it may follow them."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -16,6 +17,7 @@ from deltamirror.delta.conflicts import (
     IsolationLevel,
     ReadSet,
     adopt,
+    concerning,
     find_conflict,
 )
 from deltamirror.errors import Conflict, NotFound
@@ -86,7 +88,9 @@ def _winners(connection: Connection, standing: TableClaim, head: int) -> Iterato
     for row in rows:
         if row.changes_metadata or row.changes_protocol or standing.depends_on_files:
             try:
-                facts = CommitFacts.of(commit_actions(connection, row.commit_id))
+                actions = commit_actions(connection, row.commit_id)
+                written = partial(_written, connection, standing)
+                facts = CommitFacts.of(concerning(actions, standing.reads, written))
             except NotFound as error:
                 raise _pruned(standing, head) from error
             yield row.version, row.operation, facts
@@ -106,12 +110,25 @@ def _pruned(standing: TableClaim, head: int) -> Conflict:
     )
 
 
+def _written(connection: Connection, standing: TableClaim, paths: Collection[str]) -> set[str]:
+    """Which of these files the transaction adds or removes; of staged ones, which may be many, the first."""
+    facts = standing.facts
+    found = {path for path in paths if path in facts.removed or path in facts.added}
+    staged = _staged(connection, standing, paths)
+    return found | {min(staged)} if staged else found
+
+
+def _staged(connection: Connection, standing: TableClaim, paths: Collection[str]) -> set[str]:
+    """Which of these files are among those that the transaction has staged."""
+    if standing.stage is None or not paths:
+        return set()
+    keys = staged_keys(connection, standing.table_id, standing.stage, list(paths))
+    return {path for path, _ in keys}.intersection(paths)
+
+
 def _removed_from_stage(connection: Connection, standing: TableClaim, winner: CommitFacts) -> ConflictReason | None:
     """The rule that two commits may not remove one file, for files that are staged."""
-    if standing.stage is None or not winner.removed:
-        return None
-    written = {path for path, _ in staged_keys(connection, standing.table_id, standing.stage, list(winner.removed))}
-    if not (shared := written & winner.removed.keys()):
+    if not (shared := _staged(connection, standing, winner.removed.keys())):
         return None
     detail = f"{min(shared)}, which the transaction writes, was removed"
     return ConflictReason(ConflictKind.CONCURRENT_DELETE_DELETE, detail)

@@ -43,6 +43,8 @@ class Gathered:
         self.change = change
         self.is_read = False
         """Whether the stream was read to its end."""
+        self.is_judged = False
+        """Whether each line of a verbatim commit has passed by rules that are those of the whole commit."""
         self._digest = ActionsDigest() if digested else None
         stream = self._authored(clock) if change.lines is None else self._verbatim()
         self.pairs = list(islice(stream, max(limit, _FOUNDATION)))
@@ -87,7 +89,7 @@ class Gathered:
             pass
 
     def checked(self, rules: TableRules, *, skip: Sequence[Action], size: int) -> Iterator[InputBlock]:
-        """The commit in blocks of whole lines, each action checked as it passes; but for the actions to ``skip``."""
+        """An authored commit in blocks of lines, each action checked as it passes; but for the actions to ``skip``."""
         once, skipped = OncePerCommit(), {id(action) for action in skip}
         pairs, start = chain(self.pairs, self.rest or ()), 0
         for some in batched(pairs, size):
@@ -97,11 +99,29 @@ class Gathered:
                     once.see(action, index)
                     if id(action) in skipped:
                         continue
-                    if raw is None and isinstance(action, Metadata | Protocol):
+                    if isinstance(action, Metadata | Protocol):
                         raise _late(action, index)
                     kept.append((raw, rules.admit(action, index)))
                 block = _block(kept)
             yield block
+            start += len(some)
+        self.rest = None
+
+    def passing(self, rules: TableRules | None, *, skip: int, size: int) -> Iterator[InputBlock]:
+        """A verbatim commit in blocks of whole lines, without the first ``skip``.
+
+        ``rules`` are those that follow from the lines in memory. A line that they refuse may be lawful by what comes
+        after it, and one that they allow unlawful: ``is_judged`` says whether they settled it.
+        """
+        once, start = OncePerCommit(), 0
+        self.is_judged = rules is not None
+        for some in batched(chain(self.pairs, self.rest or ()), size):
+            for index, (_, action) in enumerate(some, start):
+                once.see(action, index)
+                if rules is not None and self.is_judged:
+                    is_late = index >= len(self.pairs) and isinstance(action, Metadata | Protocol)
+                    self.is_judged = not is_late and _allows(rules, action, index)
+            yield _block(some[max(skip - start, 0) :])
             start += len(some)
         self.rest = None
 
@@ -133,6 +153,14 @@ def _plain(pairs: list[Pair], rules: TableRules, once: OncePerCommit) -> InputBl
     if plain is None or not once.see_plain(plain.paths):
         return None
     return InputBlock(lines.encode_commit(adds), adds, plain)
+
+
+def _allows(rules: TableRules, action: Action, index: int) -> bool:
+    try:
+        rules.check(action, index)
+    except InvalidAction:
+        return False
+    return True
 
 
 def _with_blanks(stream: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:

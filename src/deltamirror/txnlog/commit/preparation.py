@@ -3,13 +3,15 @@
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from itertools import chain
 
 from deltamirror.config import CatalogSettings
 from deltamirror.delta.actions import Action, Add, CommitInfo, Metadata, Protocol, Txn
-from deltamirror.delta.conflicts import Adopted, CommitFacts, ReadSet, isolation_for, table_isolation
+from deltamirror.delta.conflicts import Adopted, CommitFacts, isolation_for, table_isolation
 from deltamirror.delta.features import row_tracking
 from deltamirror.delta.rowtracking import RowIds
-from deltamirror.errors import Conflict, InvalidAction, Transient, Unavailable
+from deltamirror.delta.validation import TableRules
+from deltamirror.errors import Conflict, InvalidAction, InvalidInput, Transient, Unavailable
 from deltamirror.txnlog.commit.app_transactions import AppProgress, progress_of
 from deltamirror.txnlog.commit.conflicts import TableClaim, require_no_conflict
 from deltamirror.txnlog.commit.draft import (
@@ -26,7 +28,8 @@ from deltamirror.txnlog.commit.input import Gathered, InputBlock
 from deltamirror.txnlog.commit.ratification import caught_up, require_exact, row_id_mark
 from deltamirror.txnlog.commit.request import Change, no_version
 from deltamirror.txnlog.commit.staged_row_ids import StagedIds, numbered
-from deltamirror.txnlog.commit.staging import Staged, StagedBody, discard, sweep_stages
+from deltamirror.txnlog.commit.staging import Staged, StagedBody, discard, staged_actions, sweep_stages
+from deltamirror.txnlog.content.projection import require_own_ids, states_ids
 from deltamirror.txnlog.content.state import TableState, in_force
 from deltamirror.txnlog.database.access import Database
 
@@ -146,34 +149,80 @@ class Preparation:
         return self.gathered.change.lines is None and row_tracking(metadata, protocol)
 
     def _stage(self, state: TableState) -> Draft:
-        change, actions = self.gathered.change, self.gathered.actions
-        verbatim = change.lines is not None
-        opening = _opening(actions) if verbatim else foundation_of(actions)
-        foundation = foundation_of(actions)
+        sweep_stages(self._database, older_than=self._settings.stage_ttl)
+        return self._stage_actions(state) if self.gathered.change.lines is None else self._stage_lines(state)
+
+    def _stage_actions(self, state: TableState) -> Draft:
+        change, foundation = self.gathered.change, foundation_of(self.gathered.actions)
         check_foundation(change, state, foundation)
         rules = rules_for(change, state, foundation)
-        blocks = self.gathered.checked(rules, skip=opening, size=self._settings.chunk_lines)
-        sweep_stages(self._database, older_than=self._settings.stage_ttl)
+        blocks = self.gathered.checked(rules, skip=foundation, size=self._settings.chunk_lines)
         staged = self._numbered(state, blocks) if self._tracks_rows(state) else self._filled(state, blocks)
-        reads = reads_of(change, state, (*foundation, *staged.small_actions, *staged.sample))
+        small = (*foundation, *staged.small_actions)
+        reads = reads_of(change, state, (*small, *staged.sample))
+        facts = replace(authored_facts(change, small, reads), data_change=staged.data_change)
+        return Draft(change=change, state=state, foundation=foundation, staged=staged, facts=facts, reads=reads)
+
+    def _stage_lines(self, state: TableState) -> Draft:
+        """The draft of another writer's lines: Delta Spark writes the protocol of RESTORE, CLONE and CONVERT last.
+
+        They are judged as they pass, where what comes first settles it; else once they are stored, by all of them.
+        """
+        change, opening = self.gathered.change, _opening(self.gathered.actions)
+        blocks = self.gathered.passing(self._rules_so_far(state), skip=len(opening), size=self._settings.chunk_lines)
+        staged = self._filled(state, blocks)
+        if not self.gathered.is_judged:
+            self._judge(state, staged, opening)
+        small = (*opening, *staged.small_actions)
         return Draft(
             change=change,
             state=state,
-            foundation=() if verbatim else foundation,
-            body=opening if verbatim else (),
-            raw=(self.gathered.pairs[0][0] if opening else b"") if verbatim else None,
+            body=opening,
+            raw=self.gathered.pairs[0][0] if opening else b"",
             staged=staged,
-            facts=_facts(change, staged, (*opening, *staged.small_actions), reads),
-            reads=reads,
+            facts=replace(CommitFacts.of(small), data_change=staged.data_change),
+            reads=reads_of(change, state, (*small, *staged.sample)),
         )
+
+    def _rules_so_far(self, state: TableState) -> TableRules | None:
+        """The rules that follow from the lines in memory; None where these are at odds without what comes later."""
+        change, foundation = self.gathered.change, foundation_of(self.gathered.actions)
+        try:
+            check_foundation(change, state, foundation)
+            return rules_for(change, state, foundation)
+        except InvalidInput:
+            return None
+
+    def _judge(self, state: TableState, staged: Staged, opening: Sequence[Action]) -> None:
+        """Hold lines that are staged against the rules that follow from all of them."""
+        change, foundation = self.gathered.change, foundation_of(staged.small_actions)
+        try:
+            check_foundation(change, state, foundation)
+            rules = rules_for(change, state, foundation)
+            with self._only_once():
+                for index, action in enumerate(chain(opening, staged_actions(self._database, staged))):
+                    rules.check(action, index)
+        except BaseException:
+            discard(self._database, state.table_id, staged.commit_id)
+            raise
 
     def _numbered(self, state: TableState, blocks: Iterator[InputBlock]) -> Staged:
         """The stage of a commit whose files get row ids: those of the next version, if no other commit comes first."""
         with self._database.read() as connection:
             mark = row_id_mark(connection, state.table_id)
         ids = RowIds(high_water_mark=mark, version=state.version + 1)
-        staged = self._filled(state, numbered(blocks, ids))
+        staged = self._filled(state, numbered(self._with_own_ids(state, blocks), ids))
         return replace(staged, row_ids=StagedIds(ids.version, ids.start, ids.mark))
+
+    def _with_own_ids(self, state: TableState, blocks: Iterator[InputBlock]) -> Iterator[InputBlock]:
+        """The blocks, none of whose files states row ids of another one. The ids of a file stay its own: no lock."""
+        index = 0
+        for block in blocks:
+            if any(map(states_ids, block.actions)):
+                with self._database.read() as connection:
+                    require_own_ids(connection, state.table_id, block.actions, index=index)
+            index += len(block.actions)
+            yield block
 
     def _filled(self, state: TableState, blocks: Iterator[InputBlock]) -> Staged:
         # The part of the stream that was read is gone: trying again would commit the rest of it as if it were all.
@@ -289,12 +338,6 @@ def _stated_read_version(change: Change) -> int | None:
     if change.read_version is None or change.at_version is None:
         return change.read_version
     return None if change.read_version >= change.at_version - 1 else change.read_version
-
-
-def _facts(change: Change, staged: Staged, small: Sequence[Action], reads: ReadSet) -> CommitFacts:
-    """What a staged commit did; its files are in SQL and compared there."""
-    facts = CommitFacts.of(small) if change.lines is not None else authored_facts(change, small, reads)
-    return replace(facts, data_change=staged.data_change)
 
 
 def _opening(actions: Sequence[Action]) -> tuple[Action, ...]:

@@ -10,7 +10,7 @@ import msgspec
 from sqlalchemy import Connection, func, select
 
 from deltamirror.delta import lines
-from deltamirror.delta.actions import Action, Add, CommitInfo, DomainMetadata, Metadata, Protocol, Txn
+from deltamirror.delta.actions import Action, CommitInfo, DomainMetadata, Metadata, Protocol, Txn
 from deltamirror.delta.chunks import Chunk, commit_digest, plain_chunk
 from deltamirror.delta.commitinfo import commit_info
 from deltamirror.delta.conflicts import isolation_for, table_isolation
@@ -288,8 +288,12 @@ def _computed(
     )
     if draft.staged is not None or not draft.tracks_rows:
         return foundation, draft.body
-    require_own_ids(session.connection, state.table_id, (each for each in draft.body if isinstance(each, Add)))
-    body, _ = assign(draft.body, high_water_mark=row_id_mark(session.connection, state.table_id), version=version)
+    try:
+        require_own_ids(session.connection, state.table_id, draft.body)
+        body, _ = assign(draft.body, high_water_mark=row_id_mark(session.connection, state.table_id), version=version)
+    except InvalidAction as error:
+        error.table = state.name
+        raise
     return foundation, tuple(body)
 
 

@@ -7,13 +7,14 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import Connection, bindparam, case, select, update
+from sqlalchemy import Connection, bindparam, case, update
 
 from deltamirror.delta import lines
 from deltamirror.delta.actions import DomainMetadata
 from deltamirror.delta.chunks import Chunk, compressed_chunk
 from deltamirror.delta.rowtracking import RowIds, row_tracking_domain
 from deltamirror.txnlog.commit.input import InputBlock
+from deltamirror.txnlog.content.chunks import chunks_numbered
 from deltamirror.txnlog.database.access import Session
 from deltamirror.txnlog.database.schema import chunks, files
 
@@ -49,10 +50,7 @@ def moved_chunks(
     connection: Connection, commit_id: int, numbers: Sequence[int], *, old: StagedIds, new: StagedIds
 ) -> list[Chunk]:
     """Chunks of a stage, with the new ids in their lines."""
-    c = chunks.c
-    some = (c.commit_id == commit_id) & (c.chunk >= numbers[0]) & (c.chunk <= numbers[-1])
-    rows = connection.execute(select(c.codec, c.raw_bytes, c.digest, c.data).where(some).order_by(c.chunk)).all()
-    stored = (Chunk(row.codec, row.raw_bytes, bytes(row.digest), bytes(row.data)) for row in rows)
+    stored = chunks_numbered(connection, commit_id, numbers)
     return [compressed_chunk(_moved_lines(chunk.decoded(), old, new)) for chunk in stored]
 
 

@@ -11,11 +11,12 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import partial
 from itertools import chain
 
 from sqlalchemy import Connection, delete, select, update
 
+from deltamirror.batches import batched
+from deltamirror.delta import lines
 from deltamirror.delta.actions import Action, Add, Remove
 from deltamirror.delta.chunks import Chunk, compressed_chunk
 from deltamirror.delta.commitinfo import WriteMetrics
@@ -24,8 +25,9 @@ from deltamirror.errors import DeltaMirrorError, Unavailable
 from deltamirror.steps import Step
 from deltamirror.txnlog.commit.input import InputBlock
 from deltamirror.txnlog.commit.staged_row_ids import StagedIds, move_rows, moved_chunks, replace_chunks
-from deltamirror.txnlog.content.chunks import chunk_row, commit_actions
+from deltamirror.txnlog.content.chunks import chunk_row, chunks_numbered, commit_actions
 from deltamirror.txnlog.content.projection import (
+    LiveFile,
     MetFiles,
     hash_of,
     insert_ends,
@@ -43,6 +45,7 @@ from deltamirror.txnlog.database.schema import chunks, file_ends, files, heads, 
 # Lines in one transaction: few enough that other writers get their turn on SQLite, many enough to be fast.
 _LINES_AT_ONCE = 100_000
 _CHUNKS_AT_ONCE = 50
+_PATHS_AT_ONCE = 10_000
 _HASH = files.c.path_hash.name
 
 
@@ -102,9 +105,6 @@ class _Batch:
     removed: list[Row] = field(default_factory=list)
 
 
-_hashes = partial(array, "q")
-
-
 @dataclass(slots=True)
 class _Tally:
     """What a stage has seen so far."""
@@ -118,8 +118,8 @@ class _Tally:
     small: list[Action] = field(default_factory=list)
     sample: tuple[Remove, ...] = ()
     metrics: WriteMetrics = field(default_factory=WriteMetrics)
-    added_hashes: "array[int]" = field(default_factory=_hashes)
-    removed_hashes: "array[int]" = field(default_factory=_hashes)
+    added_hashes: "array[int]" = field(default_factory=lambda: array("q"))
+    removed_hashes: "array[int]" = field(default_factory=lambda: array("q"))
     """Of the paths that the commit adds, and removes: by them it is found what they meet in the table."""
 
 
@@ -258,6 +258,15 @@ class StagedBody:
         return -1 if head is None else int(head)
 
 
+def staged_actions(database: Database, staged: Staged) -> Iterator[Action]:
+    """The actions of a stage, in order, read in small transactions."""
+    for numbers in _chunk_numbers(staged):
+        with database.read() as connection:
+            some = chunks_numbered(connection, staged.commit_id, numbers)
+        for chunk in some:
+            yield from lines.decode_commit(chunk.decoded())
+
+
 def catch_up(session: Session, staged: Staged, *, table_id: int, winners: Collection[int]) -> bool:
     """End the files of these winners that the staged commit adds or removes; whether it adds one of them."""
     met = meet_winners(session.connection, staged, table_id=table_id, winners=winners)
@@ -271,7 +280,20 @@ def meet_winners(connection: Connection, staged: Staged, *, table_id: int, winne
     Refuse to add a path that a winner added with another deletion vector.
     """
     actions = chain.from_iterable(commit_actions(connection, winner) for winner in winners)
-    added = [action.path for action in actions if isinstance(action, Add)]
+    added = (action.path for action in actions if isinstance(action, Add))
+    ended: set[LiveFile] = set()
+    kept = False
+    for some in batched(added, _PATHS_AT_ONCE):
+        met = _meet(connection, staged, some, table_id=table_id, winners=winners)
+        ended.update(met.ended)
+        kept |= met.kept
+    return MetFiles(ended=tuple(ended), kept=kept)
+
+
+def _meet(
+    connection: Connection, staged: Staged, added: Sequence[str], *, table_id: int, winners: Collection[int]
+) -> MetFiles:
+    """The same of some paths that they added."""
     keys = staged_keys(connection, table_id, staged.commit_id, added)
     live = live_files_in(connection, table_id, [path for path, _ in keys])
     theirs = [file for file in live if file.commit_id in winners]
@@ -306,8 +328,7 @@ def move_ids_unlocked(database: Database, staged: Staged, *, table_id: int, vers
     if (old := staged.row_ids) is None or (old.version, old.start) == (version, start):
         return staged
     new, packed = old.moved(version=version, start=start), list[Chunk]()
-    for first in range(1, len(staged.digests) + 1, _CHUNKS_AT_ONCE):
-        numbers = range(first, min(first + _CHUNKS_AT_ONCE, len(staged.digests) + 1))
+    for numbers in _chunk_numbers(staged):
         with database.read() as connection:
             some = moved_chunks(connection, staged.commit_id, numbers, old=old, new=new)
         with database.write(Step.MOVE_ROW_IDS) as session:
@@ -319,6 +340,12 @@ def move_ids_unlocked(database: Database, staged: Staged, *, table_id: int, vers
             _touch(session, staged.commit_id)
             move_rows(session, table_id, staged.commit_id, range(first, first + _LINES_AT_ONCE), old=old, new=new)
     return _with_chunks(staged, packed, new)
+
+
+def _chunk_numbers(staged: Staged) -> Iterator[range]:
+    """The numbers of a stage's chunks, as many at a time as are read in one transaction."""
+    end = len(staged.digests) + 1
+    return (range(first, min(first + _CHUNKS_AT_ONCE, end)) for first in range(1, end, _CHUNKS_AT_ONCE))
 
 
 def _with_chunks(staged: Staged, packed: Sequence[Chunk], ids: StagedIds) -> Staged:

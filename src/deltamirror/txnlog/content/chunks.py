@@ -1,6 +1,6 @@
 """A commit's bytes in SQL: the rows of ``dl_commit_chunks``."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from sqlalchemy import Connection, select
 
@@ -25,6 +25,14 @@ def read_chunks(connection: Connection, commit_id: int) -> Iterator[Chunk]:
     query = select(c.codec, c.raw_bytes, c.digest, c.data).where(c.commit_id == commit_id).order_by(c.chunk)
     for row in connection.execute(query.execution_options(yield_per=_READ_AT_ONCE)):
         yield Chunk(row.codec, row.raw_bytes, bytes(row.digest), bytes(row.data))
+
+
+def chunks_numbered(connection: Connection, commit_id: int, numbers: Sequence[int]) -> list[Chunk]:
+    """Some chunks of a commit that follow each other, as they are stored."""
+    c = chunks.c
+    some = (c.commit_id == commit_id) & (c.chunk >= numbers[0]) & (c.chunk <= numbers[-1])
+    rows = connection.execute(select(c.codec, c.raw_bytes, c.digest, c.data).where(some).order_by(c.chunk)).all()
+    return [Chunk(row.codec, row.raw_bytes, bytes(row.digest), bytes(row.data)) for row in rows]
 
 
 def read_commit(connection: Connection, commit_id: int) -> Iterator[bytes]:

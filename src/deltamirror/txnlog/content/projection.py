@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import Any, TypeGuard
 
 from sqlalchemy import Connection, Table, and_, bindparam, func, select
 from sqlalchemy.engine import Row as ResultRow
@@ -137,19 +137,29 @@ def live_files_in(connection: Connection, table_id: int, paths: Sequence[str]) -
             yield _live_file(row)
 
 
-def require_own_ids(connection: Connection, table_id: int, adds: Iterable[Add]) -> None:
-    """Refuse a file that states row ids which the table did not give to it: another file has them, or had them."""
-    stated = {path_identity(add.path): add for add in adds if add.base_row_id is not None}
+def states_ids(action: Action) -> TypeGuard[Add]:
+    """Whether a file says itself which row ids it has."""
+    return isinstance(action, Add) and action.base_row_id is not None
+
+
+def require_own_ids(connection: Connection, table_id: int, actions: Iterable[Action], *, index: int = 0) -> None:
+    """Refuse a file that states row ids which the table did not give to it: another file has them, or had them.
+
+    ``index`` is that of the first of the actions. Ids in a stage are not given: it is no version yet.
+    """
+    stated = {path_identity(each.path): (each, place) for place, each in enumerate(actions, index) if states_ids(each)}
     given: set[tuple[str, int]] = set()
     for some in hash_batches(list(stated)):
         for source in (files, removes):
-            query = select(source.c.path, source.c.base_row_id).where(
-                source.c.table_id == table_id, source.c.path_hash.in_(some), source.c.base_row_id.is_not(None)
+            query = (
+                select(source.c.path, source.c.base_row_id)
+                .join(versions, versions.c.commit_id == source.c.commit_id)
+                .where(source.c.table_id == table_id, source.c.path_hash.in_(some), source.c.base_row_id.is_not(None))
             )
             given |= {(path_identity(row.path), row.base_row_id) for row in connection.execute(query)}
-    for path, add in stated.items():
+    for path, (add, place) in stated.items():
         if (path, add.base_row_id) not in given:
-            raise violation("add.row-ids.others", action="add", index=None, field="baseRowId", found=add.base_row_id)
+            raise violation("add.row-ids.others", action="add", index=place, field="baseRowId", found=add.base_row_id)
 
 
 def staged_overlaps(
