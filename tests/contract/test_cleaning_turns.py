@@ -134,8 +134,9 @@ def _cleaned_by(engine: MirrorEngine, catalog: Catalog, lease: Lease) -> None:
     """Clean a log under somebody else's name, who then gives back the turn."""
     cleaner = engine._cleaner
     turn = CleaningTurn(catalog.database, lease, seconds=60)
-    store = cleaner._store(cleaner._log_of("t"))
-    found = cleaner._planned("t", store)
+    log = cleaner._log_of("t")
+    store = cleaner._store(log)
+    found = cleaner._planned(log, store)
     turn.begin(found.log_start)
     cleaner._delete(found, store, lease)
     turn.end(swept=found.swept, num_objects=len(found.objects), num_bytes=found.num_bytes)

@@ -50,6 +50,15 @@ def test_where_all_is_published_no_version_is_looked_at(catalog: Catalog) -> Non
     assert [each for each in asked if any(name in each for name in OF_VERSIONS)] == []
 
 
+def test_where_all_checkpoints_are_written_only_the_index_of_others_is_looked_at(lake: Catalog) -> None:
+    published_table(lake, "t")
+    with statements(lake) as asked:
+        assert claimed(lake, lane=Lane.CHECKPOINTS) == []
+    [question] = [each for each in asked if "dl_checkpoints" in each]
+    [step] = execute(lake, f"EXPLAIN QUERY PLAN {question}")
+    assert step[-1].endswith("INDEX dl_checkpoints_unwritten")
+
+
 @pytest.mark.parametrize("most", [0, 1, 2, 5])
 def test_the_same_tables_are_claimed_whether_few_or_many_wait(
     catalog: Catalog, monkeypatch: pytest.MonkeyPatch, most: int

@@ -13,10 +13,12 @@ from sqlalchemy import event
 
 from deltamirror import Catalog
 from deltamirror.config import Switch
+from deltamirror.errors import LeaseLost, NotFound
+from deltamirror.steps import Step
 from deltamirror.txnlog.queue.backlog import request_checkpoint
 from deltamirror.txnlog.queue.claims import Claim, claim, overdue
 from deltamirror.txnlog.queue.expected_objects import comparisons
-from deltamirror.txnlog.queue.leases import held_for, release, renew
+from deltamirror.txnlog.queue.leases import held_for, release, renew, take, under
 from deltamirror.txnlog.queue.pause import is_paused, pause_all, resume_all
 from deltamirror.work import Lane, Lease
 from tests.support.databases.catalogs import ENGINES
@@ -196,6 +198,32 @@ def test_a_dropped_table_is_not_claimed(catalog: Catalog) -> None:
     create(catalog)
     catalog.drop_table("t", unpublished=True)
     assert claimed(catalog) == []
+
+
+def test_work_on_a_dropped_table_ends_and_its_place_is_free_once_it_has(catalog: Catalog) -> None:
+    """Whoever put one more object there would put it into the log of the next table."""
+    location = create(catalog).info().location
+    for lane in (Lane.COMMITS, Lane.CHECKPOINTS, Lane.RECONCILIATION, Lane.MAINTENANCE):
+        table_id = catalog.table("t").info().id
+        lease = take(catalog.database, table_id, lane=lane, owner="me", seconds=HOUR)
+        assert lease is not None
+        assert held(catalog, lease)
+        catalog.drop_table("t", unpublished=True)
+        assert not held(catalog, lease)
+        assert renew(catalog.database, [lease], seconds=HOUR) == []
+        with pytest.raises(NotFound, match="the table 't' was dropped"):
+            take(catalog.database, table_id, lane=Lane.RECONCILIATION, owner="another", seconds=HOUR)
+        with (
+            pytest.raises(NotFound, match="the table 't' was dropped"),
+            under(catalog.database, Step.RECORD_CLEANING, lease, seconds=HOUR),
+        ):
+            pytest.fail("it works on a table that is gone")
+        with pytest.raises(LeaseLost, match="a process is still at work") as refused:
+            catalog.create_table("t", location=location, schema="id long")
+        assert refused.value.hint.startswith("try again")
+        create(catalog, "elsewhere" + lane.value)
+        release(catalog.database, [lease])
+        catalog.create_table("t", location=location, schema="id long")
 
 
 @pytest.mark.requirement("R33")

@@ -93,17 +93,17 @@ def test_a_checksum_that_says_something_else_is_written_again_and_one_that_says_
 def test_a_table_with_too_many_files_is_counted_once_however_many_checksums_are_missing(
     lake: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    table, counted, count = make_table(lake, tmp_path), list[int](), checksum_seeds._of_whole_state
+    table, counted, count = make_table(lake, tmp_path), list[int](), checksum_seeds.seed_of_state
     append(table, 14)
     with mirror_of(lake) as engine:
         engine.run(once=True)
 
-    def counting(database: Database, name: str, version: int) -> Checksum | None:
+    def counting(database: Database, table_id: int, name: str, version: int) -> Checksum | None:
         counted.append(version)
-        return count(database, name, version)
+        return count(database, table_id, name, version)
 
     monkeypatch.setattr(checksum_seeds, "_MOST_LISTED", 3)
-    monkeypatch.setattr(checksum_seeds, "_of_whole_state", counting)
+    monkeypatch.setattr(checksum_seeds, "seed_of_state", counting)
     for version in (11, 12, 13):
         checksum_of(table, version).unlink()
     with reconciling(lake) as engine:
@@ -134,3 +134,18 @@ def test_the_files_of_a_table_with_too_many_are_not_looked_at_to_find_that(
         append(table, 1)
         engine.run(once=True)
     assert (looked, checksum_of(table, 3).exists()) == ([2], True)
+
+
+def test_a_table_whose_files_are_never_listed_is_not_counted_for_the_list_at_each_version(
+    catalog: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wide = {"delta.dataSkippingNumIndexedCols": "33"}
+    table = catalog.create_table("t", location=tmp_path / "t", schema="id long", properties=wide)
+    append(table)
+    with mirror_of(catalog) as engine:
+        engine.run(once=True)
+        assert b'"allFiles"' not in checksum_of(table, 1).read_bytes()
+        monkeypatch.setattr("deltamirror.pipeline.plan.planning.seed_of_state", None)
+        append(table)
+        assert engine.run(once=True).failures == []
+    assert checksum_of(table, 2).is_file()

@@ -202,19 +202,16 @@ def test_a_migration_keeps_what_tables_say_of_their_mirror_by_their_property(
     assert expected == [None, True, False, True, False, True, False, None, None, None]
 
 
-def test_records_of_maintenance_are_kept_and_take_a_further_chore(fresh_url: str) -> None:
+def test_records_of_maintenance_are_kept_and_take_a_further_chore(catalog_url: str) -> None:
     columns = "table_id, chore, version, num_files, num_bytes, attempts"
-    with Catalog(fresh_url) as catalog:
-        catalog.init()
-    with connected(fresh_url) as connection:
-        connection.execute(text("DROP TABLE dl_maintenance"))
-        for statement in _to_version_7(engine_of(fresh_url)):
-            if "dl_maintenance" in statement:
-                connection.execute(text(statement))
+    engine = engine_of(catalog_url)
+    with connected(catalog_url) as connection:
+        for statement in (*schema_v6.statements(engine), *_to_version_7(engine)):
+            connection.execute(text(statement))
         connection.execute(text(f"INSERT INTO dl_maintenance ({columns}) VALUES (1, 'vacuum', 7, 2, 3, 4)"))
         connection.execute(text("UPDATE dl_catalog SET value = '8' WHERE key = 'schema_version'"))
-    migrated(fresh_url)
-    with connected(fresh_url) as connection:
+    migrated(catalog_url)
+    with connected(catalog_url) as connection:
         connection.execute(text(f"INSERT INTO dl_maintenance ({columns}) VALUES (1, 'compact', 9, 0, 0, 0)"))
         found = connection.execute(text(f"SELECT {columns} FROM dl_maintenance ORDER BY chore")).all()
     assert [tuple(row) for row in found] == [(1, "compact", 9, 0, 0, 0), (1, "vacuum", 7, 2, 3, 4)]

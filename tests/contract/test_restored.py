@@ -390,3 +390,37 @@ def test_a_store_that_hangs_is_waited_for_alone(sqlite_disk: Lake) -> None:
             look.let_go.set()
             wakes.get()
             assert outlook.awaited() == []
+
+
+def test_what_could_not_be_looked_at_is_not_forgotten_when_the_database_fails(
+    sqlite_disk: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with sqlite_disk.open() as catalog:
+        catalog.init()
+        table = catalog.create_table("a", location=f"{sqlite_disk.root}/a", schema="id long").info()
+        looked = queue.SimpleQueue[int]()
+
+        def sighting(_: LookAhead, info: TableInfo) -> None:
+            looked.put(info.id)
+            raise Unavailable("the store is away")
+
+        monkeypatch.setattr(LookAhead, "sighting", sighting)
+        monkeypatch.setattr("deltamirror.pipeline.service.first_look._PAUSE", 0.0)
+        live = LiveSettings.of(sqlite_disk.settings())
+        look, breakers = LookAhead(catalog.database, live), Breakers(catalog.database, live, owner="a test")
+        wakes = queue.SimpleQueue[None]()
+        with closing(Outlook(catalog.database, look, breakers, live=live)) as outlook:
+            outlook.look(lambda: wakes.put(None))
+            wakes.get()
+            for owner, name in ((Outlook, "_active"), (Breakers, "gate")):
+                with monkeypatch.context() as patch:
+                    patch.setattr(owner, name, _away)
+                    with pytest.raises(Unavailable):
+                        outlook.look(lambda: wakes.put(None))
+            outlook.look(lambda: wakes.put(None))
+            wakes.get()
+        assert [looked.get(), looked.get()] == [table.id] * 2
+
+
+def _away(*_: object) -> None:
+    raise Unavailable("the database is away")

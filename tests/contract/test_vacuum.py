@@ -153,10 +153,10 @@ def test_a_file_that_is_named_after_the_look_stays(table: Table, monkeypatch: py
     before = removed(table)
     record = Table._record
 
-    def and_brings_back(self: Table, operation: str, *more: object) -> int:
+    def and_brings_back(self: Table, name: str, operation: str, *more: object) -> int:
         if operation == "VACUUM START":
             self.append([replace(self.snapshot(1).adds()[0])])
-        return record(self, operation, *more)  # type: ignore[arg-type]
+        return record(self, name, operation, *more)  # type: ignore[arg-type]
 
     monkeypatch.setattr(Table, "_record", and_brings_back)
     done = table.vacuum()

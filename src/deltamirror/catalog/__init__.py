@@ -3,7 +3,7 @@
 >>> from deltamirror import Add, Catalog
 >>> catalog = Catalog("sqlite:///:memory:")
 >>> catalog.init()
-9
+10
 >>> orders = catalog.create_table(
 ...     "sales.orders", location="/lake/orders", schema="id long, day date", partition_by=["day"]
 ... )

@@ -35,7 +35,7 @@ from deltamirror.storage.open import Stores
 from deltamirror.txnlog.commit.request import Committed
 from deltamirror.txnlog.tables.history import HistoryEntry, commit_file, history
 from deltamirror.txnlog.tables.reading import Snapshot, head_snapshot, snapshot
-from deltamirror.txnlog.tables.registry import TableInfo, table_info, table_location
+from deltamirror.txnlog.tables.registry import TableInfo, require_same, table_again, table_info, table_location
 
 if TYPE_CHECKING:
     from deltamirror.catalog.catalog import Catalog
@@ -278,14 +278,16 @@ class Table:
         )
         is_dry = flag(dry_run, "dry_run")
         require_function(progress, "progress", hint="give a function of two numbers, or leave it out")
-        settings = self._catalog.settings
+        settings, taken = self._catalog.settings, self.snapshot()
+        with self._catalog.database.read() as connection:
+            info = table_again(connection, taken.table_id, self.name)
         found = Vacuum(
-            table=self.name,
-            metadata=self.snapshot().metadata,
+            info=info,
+            metadata=taken.metadata,
             retain=wanted,
             database=self._catalog.database,
             live=LiveSettings.of(settings),
-            store=Stores.with_keys(settings).at(StoreAddress.of(self.location, settings.storage)),
+            store=Stores.with_keys(settings).at(StoreAddress.of(info.location, settings.storage)),
             owner=owner_name(),
             record=self._record,
         )
@@ -305,6 +307,7 @@ class Table:
             turns.at(info.id, self.name, waits=True),
             catalog.transaction() as tx,
         ):
+            require_same(self.info().id, wanted=info.id, name=self.name)
             is_changed = tx.restore(self.name, version, as_of=as_of)
         return tx.result if is_changed else None
 
@@ -337,10 +340,10 @@ class Table:
         done: Committed | None = optimizing.optimized(self._catalog, asked, runner=runner_name(runner))
         return done
 
-    def _record(self, operation: str, parameters: Mapping[str, object], metrics: Mapping[str, str]) -> int:
+    def _record(self, table: str, operation: str, parameters: Mapping[str, object], metrics: Mapping[str, str]) -> int:
         with self._catalog.transaction(operation=operation, parameters=parameters, metrics=metrics) as tx:
-            tx.record(self.name)
-        return tx.result.versions[self.name]
+            tx.record(table)
+        return tx.result.versions[table]
 
     def _carry_out(
         self, plan: Plan, taken: Snapshot, *, reads: bool = False, rows_checked: bool = False

@@ -82,10 +82,12 @@ class StoreCalls:
     """The calls of one owner to stores, each within its time. Safe to share between threads.
 
     While a call hangs at a location, others fail there at once, but for one in a while: it might never come back.
-    So the threads that are left behind are few, however often something is tried again.
+    So the threads that are left behind are few, however often something is tried again. An owner that never gives up
+    has the calls of remote stores made by its own threads: their clients end them in time.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, gives_up: bool = True) -> None:
+        self._gives_up = gives_up
         self._lock = threading.Lock()
         self._under_way: set[_Call[Any]] = set()
         self._hanging: dict[str, _Hanging] = {}
@@ -95,6 +97,8 @@ class StoreCalls:
     def bounded(self, opening: Callable[[], Store], location: str, options: StorageSettings) -> Store:
         """A store, every call of which ends in time. Opening one looks at its folder, which may hang as any call."""
         limits = None if location.startswith(_WITH_OWN_LIMITS) else options
+        if limits is None and not self._gives_up:
+            return opening()
         seconds = None if limits is None else limits.timeout
         return BoundedStore(self.run(opening, location=location, doing="open", seconds=seconds), self, limits)
 
@@ -312,6 +316,6 @@ class BoundedStore:
         return self.calls.run(act, location=self.location, doing=doing, key=key, seconds=seconds, is_final=is_final)
 
 
-def _arrived(inner: Store, limits: StorageSettings | None) -> BoundedStore:
+def _arrived(inner: Store, limits: StorageSettings | None) -> Store:
     """A store that came from another process, where others wait for it."""
-    return BoundedStore(inner, StoreCalls(), limits)
+    return inner if limits is None else BoundedStore(inner, StoreCalls(), limits)

@@ -119,6 +119,31 @@ def test_a_retention_that_nobody_can_read_fails_the_checkpoint_of_its_table_and_
         assert engine.status("t")[0].checkpoint_error is None
 
 
+@pytest.mark.requirement("R21")
+def test_a_property_that_nobody_can_read_fails_its_checkpoint_and_leaves_those_before_as_bases(
+    catalog: Catalog, tmp_path: Path
+) -> None:
+    table = make_table(catalog, tmp_path, properties=UNTIMED)
+    with mirror_of(catalog, checkpoint_interval=2) as engine:
+        for _ in range(2):
+            append(table, 2)
+            engine.run(once=True)
+        set_verbatim(catalog, table, dataSkippingNumIndexedCols="many")
+        append(table)
+        engine.run(once=True)
+        found = engine.status("t")[0].checkpoint_error
+        assert found is not None
+        assert (found.version, found.code, found.stage, found.attempts) == (6, "invalid-input", "build", 1)
+        assert "delta.dataSkippingNumIndexedCols" in found.message
+        assert found.next_attempt_at is not None
+        digests = execute(catalog, "SELECT version, digest IS NOT NULL FROM dl_checkpoints ORDER BY version")
+        assert [(version, bool(is_known)) for version, is_known in digests] == [(2, True), (4, True), (6, False)]
+        table.alter(properties={"delta.dataSkippingNumIndexedCols": "1"})
+        engine.run(once=True)
+        assert engine.checkpoint("t") == 7
+        assert engine.status("t")[0].checkpoint_error is None
+
+
 @pytest.mark.parametrize(
     ("error", "code"), [(InvalidInput("nobody can read it"), "invalid-input"), (KeyError("lost"), "internal")]
 )

@@ -12,9 +12,10 @@ from msgspec.structs import replace
 
 from deltamirror import Catalog, MirrorEngine
 from deltamirror.errors import Internal, Unavailable
+from deltamirror.pipeline.plan import planning
 from deltamirror.pipeline.run.local.runner import InProcessRunner
 from deltamirror.pipeline.service import engine as engine_module
-from deltamirror.pipeline.service import heartbeat, service
+from deltamirror.pipeline.service import heartbeat, lanes, service
 from deltamirror.pipeline.service.first_look import Outlook
 from deltamirror.pipeline.service.service import Service
 from deltamirror.steps import Step
@@ -301,6 +302,46 @@ def test_a_beat_that_meets_a_defect_is_not_the_last(
         assert renewed.wait(60)
     assert "leases of 1 tables could not be renewed: KeyError" in caplog.text
     assert "hunter2" not in caplog.text
+
+
+def test_a_lease_that_ends_late_takes_no_later_one_of_its_table_out_of_the_heartbeat(catalog: Catalog) -> None:
+    """A job whose outcome is recorded gives its lease back; the next one may begin before it has ended."""
+    first, second = (Lease(table_id=1, lane=Lane.COMMITS, owner="me", epoch=each, held_until=0.0) for each in (1, 2))
+    with heartbeat.Heartbeat(catalog.database, lambda: {Lane.COMMITS: 60.0}) as beats:
+        beats.add([first])
+        beats.add([second])
+        assert beats.remove([first]) == []
+        beats.give_back([first])
+        assert beats.remove([second]) == [second]
+
+
+def test_leases_are_renewed_from_the_claim_until_what_came_of_it_is_recorded(
+    catalog: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Planning may take longer than a lease, and so may the work."""
+    beats, seen = list[heartbeat.Heartbeat](), dict[str, bool]()
+    add, plan, run = heartbeat.Heartbeat.add, planning.plan_commits, InProcessRunner.run
+
+    def adding(self: heartbeat.Heartbeat, leases: Any) -> None:
+        beats.append(self)
+        add(self, leases)
+
+    def planned(database: Any, claim: Any, *arguments: Any, **options: Any) -> Any:
+        seen["planned"] = claim.lease in beats[-1]._leases.values()
+        return plan(database, claim, *arguments, **options)
+
+    def running(self: InProcessRunner, units: Any) -> Any:
+        seen["run"] = units[0].lease in beats[-1]._leases.values()
+        return run(self, units)
+
+    monkeypatch.setattr(heartbeat.Heartbeat, "add", adding)
+    monkeypatch.setattr(lanes, "plan_commits", planned)
+    monkeypatch.setattr(InProcessRunner, "run", running)
+    make_table(catalog, tmp_path)
+    with mirror_of(catalog) as engine:
+        engine.run(once=True)
+        assert seen == {"planned": True, "run": True}
+        assert beats[-1]._leases == {}
 
 
 class SlowRunner(ScriptedRunner):

@@ -179,6 +179,7 @@ CASES: dict[str, Case] = {
     "MirrorEngine": _open_engine,
     "MirrorEngine.check": lambda g: g.hands.engine.check(),
     "MirrorEngine.mirror": lambda g: g.hands.engine.mirror(g.text, g.number),
+    "MirrorEngine.mirror_again": lambda g: g.hands.engine.mirror_again(g.number, g.text),
     "MirrorEngine.checkpoint": lambda g: g.hands.engine.checkpoint(g.text),
     "MirrorEngine.clean": lambda g: g.hands.engine.clean(g.text),
     "MirrorEngine.prune": lambda g: g.hands.engine.prune(g.text, keep=0.0),

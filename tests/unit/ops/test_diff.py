@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -13,19 +14,21 @@ from hypothesis import strategies as st
 from deltamirror.delta.actions import Add, DeletionVector, DomainMetadata, Protocol, Txn
 from deltamirror.deltalog.checkpoint.content import CheckpointState, replay
 from deltamirror.deltalog.checkpoint.layout import FILES
+from deltamirror.deltalog.checkpoint.reconciliation import by_ranges
 from deltamirror.ops.diff import comparing
 from deltamirror.ops.diff.comparing import ComparedDifference, compare
 from tests.support.lakes.histories import odd_adds, odd_texts
 from tests.support.logs.checkpoints import COMMITTED_AT, STORY, commit, file, first_commit
 
 VECTOR = DeletionVector(storage_type="u", path_or_inline_dv="ab^-aqEH.-t@S}K{vb[*k^", size_in_bytes=4, cardinality=2)
+RANGES = {"at once": by_ranges, "by ranges": partial(by_ranges, in_memory=0)}
 
 
-@pytest.fixture(scope="module", autouse=True, params=[comparing._IN_MEMORY, 0], ids=["at once", "by ranges"])
-def _in_memory(request: pytest.FixtureRequest) -> Iterator[None]:
+@pytest.fixture(scope="module", autouse=True, params=RANGES.values(), ids=list(RANGES))
+def _ranges(request: pytest.FixtureRequest) -> Iterator[None]:
     """Many files are compared range by range; here, few of them are, too."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(comparing, "_IN_MEMORY", request.param)
+        patch.setattr(comparing, "by_ranges", request.param)
         yield
 
 

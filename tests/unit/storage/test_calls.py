@@ -1,5 +1,6 @@
 """Calls of stores end in time, whatever the store does, and leave few threads behind."""
 
+import pickle
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -193,6 +194,26 @@ def test_objects_can_be_made_to_count_though_a_call_hangs(
         store.head("f/a.json")
     (tmp_path / "f").mkdir()
     store.sync("f")
+
+
+@pytest.mark.parametrize(
+    ("gives_up", "location", "is_own"), [(False, "s3://b/t", True), (True, "s3://b/t", False), (False, HERE, False)]
+)
+def test_an_owner_that_never_gives_up_calls_remote_stores_by_its_own_threads(
+    gives_up: bool, location: str, is_own: bool, tmp_path: Path
+) -> None:
+    """Their clients end the calls in time; a disk is never waited for without end."""
+    threads = list[threading.Thread]()
+
+    def opening() -> Store:
+        threads.append(threading.current_thread())
+        return DiskStore(tmp_path)
+
+    store = StoreCalls(gives_up=gives_up).bounded(opening, location, HASTY)
+    assert (threads == [threading.current_thread()]) is is_own
+    assert isinstance(store, DiskStore) is is_own
+    arrived = pickle.loads(pickle.dumps(store))  # noqa: S301 - our own
+    assert isinstance(arrived, DiskStore) is location.startswith("s3:")
 
 
 def test_calls_that_make_others_count_are_bounded_too(mount: Mount) -> None:

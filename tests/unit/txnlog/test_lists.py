@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from sqlalchemy import Column, LargeBinary, create_engine, select
+from sqlalchemy import Column, LargeBinary, create_engine, event, select
 
 from deltamirror.txnlog.database.lists import one_of
 from deltamirror.txnlog.database.schema import METADATA, leases, tables
@@ -26,6 +26,23 @@ def test_elsewhere_each_number_is_a_value_and_no_number_finds_no_row() -> None:
         for wanted in ([1, 3], [2], []):
             assert list(connection.execute(QUERY, {"some": wanted}).scalars()) == wanted
     engine.dispose()
+
+
+def test_sqlite_finds_the_rows_by_their_key_instead_of_looking_at_all_of_them() -> None:
+    engine = create_engine("sqlite://")
+    with engine.begin() as connection:
+        METADATA.create_all(connection, [leases])
+        plans: list[str] = []
+        event.listen(engine, "before_cursor_execute", lambda *given: plans.append(_plan(*given[1:4])))
+        connection.execute(QUERY, {"some": [1, 3]})
+        connection.execute(QUERY.where(leases.c.lane == "commits"), {"some": [1, 3]})
+    engine.dispose()
+    assert len(plans) == 2
+    assert all(plan.startswith("SEARCH dl_leases USING") for plan in plans), plans
+
+
+def _plan(cursor: Any, statement: str, values: Any) -> str:
+    return str(cursor.execute(f"EXPLAIN QUERY PLAN {statement}", values).fetchone()[-1])
 
 
 def test_conditions_on_other_columns_or_parameters_are_other_statements() -> None:

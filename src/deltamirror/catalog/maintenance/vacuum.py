@@ -35,13 +35,13 @@ from deltamirror.storage.store import Meta, Store
 from deltamirror.txnlog.database.access import Database
 from deltamirror.txnlog.database.clock import time_of
 from deltamirror.txnlog.tables.named_files import paths_since, retained_paths
-from deltamirror.txnlog.tables.registry import MirrorState, TableInfo, table_info
+from deltamirror.txnlog.tables.registry import MirrorState, TableInfo, table_again
 
 Progress = Callable[[int, int], None]
 """Told how many files are deleted, of how many, after each batch."""
 
-Record = Callable[[str, Parameters, dict[str, str]], int]
-"""Commits a record of an operation, with its parameters and metrics; the version that it has."""
+Record = Callable[[str, str, Parameters, dict[str, str]], int]
+"""Commits a record to a table of an operation, with its parameters and metrics; the version that it has."""
 
 _FILES: Final = pa.schema([pa.field("path", pa.string(), nullable=False), pa.field("size", pa.int64(), nullable=False)])
 _PAGE: Final = 10_000
@@ -126,7 +126,8 @@ class Vacuumed:
 class Vacuum:
     """The vacuum of one table."""
 
-    table: str
+    info: TableInfo
+    """The table, whatever it is called by now."""
     metadata: Metadata
     retain: Retain
     database: Database
@@ -134,6 +135,11 @@ class Vacuum:
     store: Store
     owner: str
     record: Record
+
+    @property
+    def table(self) -> str:
+        """What it was called."""
+        return self.info.name
 
     def planned(self) -> Vacuumed:
         """What would be deleted. Nothing is changed."""
@@ -166,17 +172,20 @@ class Vacuum:
             deleted = self._delete_files(plan, progress)
         except BaseException:
             with suppress(DeltaMirrorError):
-                self.record("VACUUM END", vacuum_end_parameters(is_complete=False), {})
+                self._record("VACUUM END", vacuum_end_parameters(is_complete=False), {})
             raise
         counts = {"numDeletedFiles": str(deleted), "numVacuumedDirectories": str(plan.num_folders)}
-        version = self.record("VACUUM END", vacuum_end_parameters(is_complete=True), counts)
+        version = self._record("VACUUM END", vacuum_end_parameters(is_complete=True), counts)
         return replace(plan, num_deleted=deleted, version=version)
 
     def _record_start(self, plan: Vacuumed) -> None:
         default = deleted_file_retention_ms(self.metadata)
         asked = vacuum_start_parameters(self.retain.is_checked, default=default, specified=self.retain.milliseconds)
         counts = {"numFilesToDelete": str(plan.num_files), "sizeOfDataToDelete": str(plan.num_bytes)}
-        self.record("VACUUM START", asked, counts)
+        self._record("VACUUM START", asked, counts)
+
+    def _record(self, operation: str, parameters: Parameters, metrics: dict[str, str]) -> int:
+        return self.record(self._info().name, operation, parameters, metrics)
 
     def _sound_table(self) -> TableInfo:
         """The table; Diverged if its log holds versions that SQL does not have: they may name any file."""
@@ -193,7 +202,7 @@ class Vacuum:
 
     def _info(self) -> TableInfo:
         with self.database.read() as connection:
-            return table_info(connection, self.table)
+            return table_again(connection, self.info.id, self.table)
 
     def _delete_files(self, plan: Vacuumed, progress: Progress) -> int:
         """Delete in turns with processes that bring earlier versions back: a file that was named meanwhile stays."""

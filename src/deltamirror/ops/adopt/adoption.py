@@ -21,7 +21,14 @@ from deltamirror.storage.store import Meta, Store
 from deltamirror.txnlog.adoption.adopting import AdoptedHistory, Dropped, TheirCommit, adopt_history
 from deltamirror.txnlog.content.superseded import is_superseded
 from deltamirror.txnlog.database.access import Database
-from deltamirror.txnlog.queue.expected_objects import KeptCommit, KeptLog, every_log, kept_commits, kept_log
+from deltamirror.txnlog.queue.expected_objects import (
+    KeptCommit,
+    KeptLog,
+    every_log,
+    kept_commits,
+    kept_log,
+    kept_log_again,
+)
 from deltamirror.txnlog.queue.leases import take
 from deltamirror.work import Lane, Lease
 
@@ -69,7 +76,8 @@ def adopt(
     """
     database, log = logs.engine.database, _log(logs, table)
     with logs.turn(log, waits=True), _publishing(logs, log) as lease, tempfile.SpooledTemporaryFile(_IN_MEMORY) as kept:
-        log = _log(logs, table)  # read under the lease: no other process publishes from here on
+        with database.read() as connection:
+            log = kept_log_again(connection, log)  # under the lease: no other process publishes from here on
         store = logs.store(log)
         reading = _Reading(database, store, log, kept)
         theirs = reading.theirs()

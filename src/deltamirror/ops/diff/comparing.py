@@ -23,7 +23,6 @@ DIFFERING: Final = "differing"
 
 # The path is what files are found by; whether an action changed data is a fact of its commit, not of the table.
 _LONGEST: Final = 200
-_IN_MEMORY: Final = 512 * 1024 * 1024
 _COMPARED: Final = tuple(name for name in FILES.names if name not in ("path", "dataChange"))
 _KINDS: Final = (ONLY_IN_A, ONLY_IN_B, DIFFERING, *(f"{DIFFERING}.{name}" for name in _COMPARED))
 _DOCUMENT: Final = msgspec.json.Decoder(float_hook=Decimal)
@@ -105,9 +104,8 @@ def _among_values(kind: str, one: Mapping[str, object], other: Mapping[str, obje
 
 def _among_files(one: pa.Table, other: pa.Table) -> Iterator[_Finding]:
     """One finding of each kind; of many files, those of a few ranges of keys are in memory at a time."""
-    ranges = [(one, other)] if one.nbytes + other.nbytes <= _IN_MEMORY else by_ranges(one, other)
     found: dict[str, _Finding] = {}
-    for each in chain.from_iterable(in_threads(lambda pair: list(_among_these(*pair)), ranges)):
+    for each in chain.from_iterable(in_threads(lambda pair: list(_among_these(*pair)), by_ranges(one, other))):
         before = found.get(each.kind)
         found[each.kind] = each if before is None else replace(before, count=before.count + each.count)
     yield from (found[kind] for kind in _KINDS if kind in found)

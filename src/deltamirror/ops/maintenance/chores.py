@@ -8,12 +8,13 @@ from importlib import import_module
 from typing import assert_never
 
 from deltamirror.catalog import Catalog
+from deltamirror.ops.stored_commits import stored_chunks
 from deltamirror.pipeline.run.runner import Runner
 from deltamirror.publish.compactions import MOST_BYTES, full_ranges, put_compaction
 from deltamirror.storage.open import store_at
-from deltamirror.txnlog.queue.backlog import bytes_since
+from deltamirror.txnlog.queue.backlog import bytes_since, commit_work
 from deltamirror.txnlog.queue.maintenance import MaintainedTable, versions_to_compact
-from deltamirror.txnlog.tables.history import commit_file
+from deltamirror.txnlog.tables.registry import require_same
 from deltamirror.work import Chore
 
 
@@ -48,6 +49,7 @@ class Chores:
 
     def _optimize(self, table: MaintainedTable) -> ChoreResult:
         settings, taken = self._catalog.settings, self._catalog.table(table.name).snapshot()
+        require_same(taken.table_id, wanted=table.table_id, name=table.name)
         # Both with a library that takes time.
         optimizing = import_module("deltamirror.catalog.maintenance.optimize")
         compacting = import_module("deltamirror.pipeline.run.compaction")
@@ -69,6 +71,7 @@ class Chores:
 
     def _vacuum(self, table: MaintainedTable) -> ChoreResult:
         self._proceed()
+        require_same(self._catalog.table(table.name).info().id, wanted=table.table_id, name=table.name)
         found = self._catalog.table(table.name).vacuum(progress=lambda _deleted, _total: self._proceed())
         return ChoreResult(version=found.read_version, num_files=found.num_deleted, num_bytes=found.num_bytes)
 
@@ -83,6 +86,12 @@ class Chores:
             after = versions[-1]
             if sum(sizes[version] for version in versions) <= MOST_BYTES:
                 self._proceed()
-                commits = (commit_file(database, table.name, version) for version in versions)
+                commits = (self._commit_file(table, version) for version in versions)
                 written.append(put_compaction(store, versions, commits))
         return ChoreResult(version=after, num_files=sum(map(bool, written)), num_bytes=sum(written))
+
+    def _commit_file(self, table: MaintainedTable, version: int) -> bytes:
+        database = self._catalog.database
+        with database.read() as connection:
+            [work] = commit_work(connection, table.table_id, first=version, last=version)
+        return b"".join(chunk.decoded() for chunk in stored_chunks(database, work))

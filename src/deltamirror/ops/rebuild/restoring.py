@@ -7,8 +7,8 @@ from deltamirror.ops.reconcile.examination import Findings, Look
 from deltamirror.ops.reconcile.failures import gone, not_ours, place_gone
 from deltamirror.ops.reconcile.table_logs import Logs
 from deltamirror.txnlog.queue.backlog import commit_work
-from deltamirror.txnlog.queue.expected_objects import KeptLog, kept_log
-from deltamirror.txnlog.tables.registry import table_info
+from deltamirror.txnlog.queue.expected_objects import KeptLog, kept_log, kept_log_again
+from deltamirror.txnlog.tables.registry import table_again, table_info
 
 
 def restore_log(logs: Logs, table: str, *, versions: range | None = None) -> Rebuilt:
@@ -19,11 +19,11 @@ def restore_log(logs: Logs, table: str, *, versions: range | None = None) -> Reb
     """
     database = logs.engine.database
     with database.read() as connection:
-        log = kept_log(connection, table)
+        log, info = kept_log(connection, table), table_info(connection, table)
     logs.engine.breakers.end_pause(log.location)
     with logs.turn(log, waits=True) as turn:
         with database.read() as connection:
-            log, info = kept_log(connection, table), table_info(connection, table)
+            log, info = kept_log_again(connection, log), table_again(connection, info.id, table)
         wanted = wanted_versions(info, info.location, versions)
         findings = logs.examine(log, Look(full=True))
         if findings.is_place_gone:
@@ -36,7 +36,7 @@ def restore_log(logs: Logs, table: str, *, versions: range | None = None) -> Reb
         logs.set_aside(log, findings, turn, waits=True)
         for each in findings.checkpoints:
             turn.take_checkpoint_back(gone(log, each))
-        mirrored = logs.engine.mirror(table, wanted[-1])
+        mirrored = logs.engine.mirror_again(log.table_id, table, wanted[-1])
         logs.write_checksums(log, findings)
         turn.end(cursor=log.log_start, full=True)
     with database.read() as connection:

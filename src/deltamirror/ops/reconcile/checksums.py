@@ -62,7 +62,7 @@ def _certain(database: Database, log: KeptLog, versions: Sequence[int]) -> Itera
         first = ended = versions[0]
         with database.read() as connection:
             stored = checksum_seed(connection, log.table_id, first - 1)
-        seed = checksum_before(database, log.name, stored, version=first)
+        seed = checksum_before(database, log.table_id, log.name, stored, version=first)
         if seed is None and first > 0:
             return  # there are too many files to list, and will be so at the next version
         for version, checksum in _chain(database, log, seed, range(first, versions[-1] + 1)):

@@ -34,7 +34,7 @@ from deltamirror.txnlog.queue.expected_objects import (
     KeptLog,
     kept_checkpoints,
     kept_commits,
-    kept_log,
+    kept_log_again,
     lost_checkpoints,
 )
 from deltamirror.work import ExpectedObject, ObjectDifference
@@ -112,7 +112,7 @@ def examine(database: Database, log: KeptLog, inspector: Inspector, address: Sto
     """Compare a log with what SQL says of it. Nothing is changed, neither there nor here."""
     # What is recorded as written is in the log: SQL is asked before the log is listed for what has to be there.
     with database.read() as connection:
-        log = kept_log(connection, log.name)  # another process may have cleaned it before it was our turn
+        log = kept_log_again(connection, log)  # another process may have cleaned it before it was our turn
         checkpoints = kept_checkpoints(connection, log.table_id, first=log.log_start)
         awaited = frozenset(lost_checkpoints(connection, log.table_id))
     store = inspector.store(address)
@@ -121,7 +121,7 @@ def examine(database: Database, log: KeptLog, inspector: Inspector, address: Sto
     listed = list_log(store, first=log.log_start)
     # Our commits are in SQL before they are in the log: SQL is asked after it was listed for what may be there.
     with database.read() as connection:
-        head = kept_log(connection, log.name).head
+        head = kept_log_again(connection, log).head
     examination = _Examination(database, log, inspector, address, look, listed)
     examination.look_for_obstacles()
     for first in range(log.log_start, head + 1, _WINDOW):

@@ -168,7 +168,7 @@ class Reconciler:
             lost_before = max(len(lost_checkpoints(connection, log.table_id)), len(done.checkpoints))
         try:
             if upto >= 0:
-                checkpoint = self._engine.mirror(log.name, upto).checkpoint
+                checkpoint = self._engine.mirror_again(log.table_id, log.name, upto).checkpoint
         except DeltaMirrorError as trouble:
             error = trouble
         with database.read() as connection:

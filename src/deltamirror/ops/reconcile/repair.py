@@ -76,7 +76,7 @@ def repair(logs: Logs, table: str, *, replace_altered: bool = False, begin_anew:
         if findings.obstacles:
             raise obstructed(log, findings.obstacles)
         turn.lift_quarantine()
-        mirrored = logs.engine.mirror(table)
+        mirrored = logs.engine.mirror_again(log.table_id, table)
         checksums = logs.write_checksums(log, findings)
         turn.end(cursor=log.log_start, full=True)
     return Repaired(

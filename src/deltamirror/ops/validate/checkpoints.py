@@ -17,7 +17,7 @@ from deltamirror.delta.lines import wire_name
 from deltamirror.deltalog.checkpoint_pieces import is_json
 from deltamirror.deltalog.commits import read_blocks
 from deltamirror.deltalog.listing import CheckpointFiles, CheckpointKind
-from deltamirror.deltalog.parquet import opened, translated
+from deltamirror.deltalog.parquet import opened, rows_at_once, translated
 from deltamirror.deltalog.rules.commits import decoded_lines
 from deltamirror.deltalog.rules.findings import Finding, LogObject
 from deltamirror.errors import CapacityExceeded, InvalidInput, InvalidLocation
@@ -149,7 +149,8 @@ def _of_rows(
     # Rows without an action of these columns may have one of the others.
     first, others = 1, len(known) < len(file.schema_arrow.names)
     with translated(store, meta):
-        for batch in file.iter_batches(_BATCH_ROWS, columns=columns):
+        most = rows_at_once(file.metadata, range(file.num_row_groups), most=_BATCH_ROWS)
+        for batch in file.iter_batches(most, columns=columns):
             yield from _of_batch(subject, batch, first, facts, others=others)
             first += batch.num_rows
 

@@ -17,6 +17,7 @@ from deltamirror.delta.schema import StructType
 from deltamirror.delta.schema.arrow import from_arrow
 from deltamirror.deltalog.checkpoint.layout import PARTITIONS_PARSED, STATS_PARSED
 from deltamirror.deltalog.checkpoint.typed_columns import partition_values, statistics
+from deltamirror.deltalog.parquet import rows_at_once
 from deltamirror.deltalog.rules.findings import Finding, LogObject
 
 PARTITIONS_RULE: Final = "checkpoint.partition-values-parsed.differing"
@@ -96,8 +97,8 @@ class TypedColumns:
         """The rules that they break: one finding a rule and column, with the first of the rows."""
         types = {name: kind for name, kind in self.types.items() if kind.fields}
         columns = [f"add.{each}" for name in types for each in (name, _SOURCES[name])]
-        first = 1
-        for batch in file.iter_batches(_BATCH_ROWS, columns=columns) if columns else ():
+        most, first = rows_at_once(file.metadata, range(file.num_row_groups), most=_BATCH_ROWS), 1
+        for batch in file.iter_batches(most, columns=columns) if columns else ():
             adds = dict(zip((each.name for each in batch.schema.field("add").type), _flat(batch), strict=True))
             for name, kind in types.items():
                 compare = self._compare_partitions if name == PARTITIONS_PARSED else self._compare_statistics

@@ -8,13 +8,13 @@ from typing import Final
 
 from deltamirror.config import CheckpointSettings, Settings, settings_for
 from deltamirror.delta.actions import Metadata
-from deltamirror.delta.checksum import encode
+from deltamirror.delta.checksum import Checksum, encode
 from deltamirror.delta.names import commit_key
 from deltamirror.delta.properties import PROPERTIES, checkpoint_interval
 from deltamirror.deltalog.checkpoint.content import can_continue
 from deltamirror.errors import InvalidInput
 from deltamirror.pipeline.plan.cadence import Cadence, Due, Measured, due_checkpoint, is_late
-from deltamirror.pipeline.plan.checksum_seeds import checksum_before
+from deltamirror.pipeline.plan.checksum_seeds import seed_of_state, stored_seed
 from deltamirror.storage.address import StoreAddress
 from deltamirror.txnlog.content.state import decoded_line, in_force, in_force_before
 from deltamirror.txnlog.database.access import Database
@@ -45,6 +45,19 @@ class CommitPlan:
     """How far the table was committed when the unit was planned."""
     is_retry: bool
     """Whether the first version failed before, or was published and is gone."""
+    changes: Sequence[int] = ()
+    """By how many files each commit changes what the table has, where the unit has no checksums yet."""
+
+    @property
+    def begins_checksums(self) -> bool:
+        """Whether its checksums begin anew, with one of the whole state: that takes as long as the table is large."""
+        return bool(self.changes)
+
+    def with_checksums(self, database: Database) -> CommitUnit:
+        """The unit of such a plan, with checksums if they are certain."""
+        unit = self.unit
+        seed = seed_of_state(database, unit.table_id, unit.table, unit.commits[0].version - 1)
+        return unit if seed is None else _with_checksums(unit, seed, self.changes)
 
     def due(self, outcome: CommitOutcome) -> Due | None:
         """The checkpoint that the outcome of the unit makes due."""
@@ -119,8 +132,13 @@ def plan_commits(
         budget=settings.mirror.budget,
     )
     cadence = _cadence(metadata, settings.checkpoint)
+    changes: Sequence[int] = [mine.changes[each.commit_id] for each in commits] if settings.mirror.checksums else ()
+    if changes and (first := commits[0].version) == 0:
+        unit, changes = _with_checksums(unit, None, changes), ()
+    elif changes and (seed := stored_seed(database, claim.table_id, claim.name, mine.checksum, version=first)):
+        unit, changes = _with_checksums(unit, seed, changes), ()
     return CommitPlan(
-        unit=_with_checksums(database, unit, mine) if settings.mirror.checksums else unit,
+        unit=unit,
         cadence=cadence,
         last_checkpoint=claim.log_start if mine.last_checkpoint is None else mine.last_checkpoint,
         written_checkpoint=claim.log_start if mine.written_checkpoint is None else mine.written_checkpoint,
@@ -128,6 +146,7 @@ def plan_commits(
         bytes_before=0 if cadence is None else _bytes_before(database, claim, mine),
         head=newest,
         is_retry=claim.failed,
+        changes=changes,
     )
 
 
@@ -148,13 +167,8 @@ def _metadata(database: Database, claim: Claim, waiting: Waiting, version: int) 
         return in_force(connection, claim.table_id, version)[1]
 
 
-def _with_checksums(database: Database, unit: CommitUnit, waiting: Waiting) -> CommitUnit:
-    """The unit with what its checksums are computed from, if that is known."""
-    first = unit.commits[0].version
-    seed = checksum_before(database, unit.table, waiting.checksum, version=first)
-    if seed is None and first > 0:
-        return unit
-    changes = [waiting.changes[each.commit_id] for each in unit.commits]
+def _with_checksums(unit: CommitUnit, seed: Checksum | None, changes: Sequence[int]) -> CommitUnit:
+    """The unit with what its checksums are computed from."""
     totals = list(accumulate(changes, initial=0 if seed is None else seed.num_files))[1:]
     counted = [replace(each, num_files=total) for each, total in zip(unit.commits, totals, strict=True)]
     return replace(unit, commits=tuple(counted), checksum=None if seed is None else encode(seed), checksums=True)

@@ -68,7 +68,7 @@ class Resources:
         self.is_task = is_task
         """Whether all that this process does at a time is the work of one task, commits or checkpoints."""
         self._open_store, self._keys = open_store, keys
-        self._calls = StoreCalls() if calls is None else calls
+        self._calls = StoreCalls(gives_up=False) if calls is None else calls
         self._stores = Stores(self._opened, self._calls, keys=keys)
         self._probed: set[tuple[str, str | None]] = set()
 

@@ -76,7 +76,7 @@ class Cleaner:
         """What would be deleted. Nothing is changed, neither there nor here."""
         log = self._log_of(table)
         self._breakers.require(log.location)
-        return self._planned(table, self._store(log))
+        return self._planned(log, self._store(log))
 
     def clean(self, table: str, *, waits: bool = True) -> Cleaning:
         """Delete what is past its retention, and what an earlier cleaning left behind.
@@ -87,7 +87,7 @@ class Cleaner:
         self._breakers.require(log.location)
         with self._turns.at(log.table_id, table, waits=waits) as lease:
             turn, store = CleaningTurn(self._database, lease, seconds=self._turns.seconds), self._store(log)
-            found = self._planned(table, store)
+            found = self._planned(log, store)
             if found.log_start > found.raised_from:
                 turn.begin(found.log_start)
             self._delete(found, store, lease)
@@ -107,15 +107,15 @@ class Cleaner:
         with self._database.read() as connection:
             if not is_due(connection, outcome.table_id, interval_ms=interval_ms):
                 return False
-        facts = _facts(self._database, outcome.table)
+        facts = _facts(self._database, self._log_of(outcome.table))
         if not settings_for(settings, outcome.table, facts.known.metadata.configuration).cleanup.enabled:
             return False
         if not facts.known.swept and not facts.old:
             return False  # the common case: the store is not asked, and nothing is written down
         return store_prefix(facts.known.log.location) not in self._breakers.gate().shut
 
-    def _planned(self, table: str, store: Store) -> Cleaning:
-        facts = _facts(self._database, table)
+    def _planned(self, log: KeptLog, store: Store) -> Cleaning:
+        facts = _facts(self._database, log)
         known, until = facts.known, facts.cutoff
         start, reason = _start(facts, store)
         swept = known.swept if start is None else start
@@ -124,7 +124,7 @@ class Cleaner:
         if swept and expired_log_cleanup(known.metadata):
             objects = expired_objects(store, log_start=swept, unversioned_before=min(until, yesterday))
         return Cleaning(
-            table=table,
+            table=log.name,
             raised_from=known.log.log_start,
             log_start=known.log.log_start if start is None else start,
             cutoff=until,
@@ -171,9 +171,9 @@ class _Facts:
         return starts(usable, self.window) if expired_log_cleanup(self.known.metadata) else []
 
 
-def _facts(database: Database, table: str) -> _Facts:
+def _facts(database: Database, log: KeptLog) -> _Facts:
     with database.read() as connection:
-        known = retention_of(connection, table)
+        known = retention_of(connection, log)
         log, until = known.log, cutoff(known.at, log_retention_ms(known.metadata))
         young = first_young(connection, log, cutoff=until, by_files=not _has_own_times(known.metadata))
     window = Window(log_start=log.log_start, published=log.published, first_young=young, pointer=log.published)

@@ -11,6 +11,7 @@ from typing import Protocol, Self, TypeVar
 from deltamirror.arguments import (
     flag,
     milliseconds,
+    number,
     optional_number,
     require,
     require_function,
@@ -47,7 +48,7 @@ from deltamirror.txnlog.database.opening import open_database
 from deltamirror.txnlog.queue.backlog import make_due, request_checkpoint
 from deltamirror.txnlog.queue.breakers import end_pauses
 from deltamirror.txnlog.queue.pause import is_paused
-from deltamirror.txnlog.queue.status import TableStatus, statuses
+from deltamirror.txnlog.queue.status import TableStatus, status_of, statuses
 from deltamirror.txnlog.tables.registry import MirrorState
 from deltamirror.work import CheckpointOutcome, CommitOutcome, Lane, Outcome, Verification
 
@@ -147,8 +148,16 @@ class PublishingEngine:
         published. Where another engine is at it, this waits for that one.
         """
         version, checkpoint = optional_number(version, "version"), flag(checkpoint, "checkpoint")
-        status = self._mirrored(table)
-        target = status.head if version is None else version
+        return self._mirror(self._mirrored(table), version, checkpoint=checkpoint)
+
+    def mirror_again(self, table_id: int, table: str, version: int | None = None) -> Mirrored:
+        """The same for a process that has a turn at a table, whatever that is called by now."""
+        table_id, table = number(table_id, "table_id"), table_name(table)
+        version = optional_number(version, "version")
+        return self._mirror(self._mirrored_again(table_id, table), version, checkpoint=True)
+
+    def _mirror(self, status: TableStatus, version: int | None, *, checkpoint: bool) -> Mirrored:
+        table, target = status.name, status.head if version is None else version
         if not 0 <= target <= status.head:
             raise NotFound(
                 f"table {table!r} has no version {target}: its newest is {status.head}",
@@ -161,7 +170,7 @@ class PublishingEngine:
             for outcome in self._outcomes(self._commits, status, upto=target):
                 versions += len(outcome.published) if isinstance(outcome, CommitOutcome) else 0
                 _raise_failure(outcome)
-            status = self._mirrored(table)
+            status = self._mirrored_again(status.table_id, table)
         written = self._write_checkpoint(status) if checkpoint and self.settings.checkpoint.enabled else None
         return Mirrored(table=table, published=_published(status), versions=versions, checkpoint=written)
 
@@ -178,7 +187,7 @@ class PublishingEngine:
         while not self._stopping.is_set() and not _has_checkpoint(status, wanted):
             for outcome in self._outcomes(self._checkpoints, status):
                 _raise_failure(outcome)
-            status = self._mirrored(table)
+            status = self._mirrored_again(status.table_id, table)
         return wanted
 
     def clean(self, table: str, *, dry_run: bool = False) -> Cleaning:
@@ -299,6 +308,17 @@ class PublishingEngine:
 
     def _mirrored(self, table: str) -> TableStatus:
         (status,) = self.status(table_name(table))
+        return self._required(status)
+
+    def _mirrored_again(self, table_id: int, table: str) -> TableStatus:
+        with self.database.read() as connection:
+            found = status_of(connection, [table_id], Switch.of(self.settings))
+        if not found:
+            raise NotFound(f"the table {table!r} is gone", hint="it was dropped a moment ago", table=table)
+        return self._required(found[0])
+
+    def _required(self, status: TableStatus) -> TableStatus:
+        table = status.name
         if status.state is MirrorState.PAUSED:
             raise self._paused(table)
         if status.is_disabled:

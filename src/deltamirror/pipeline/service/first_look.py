@@ -48,8 +48,7 @@ class Outlook:
             self._begin(self._active(), wake)
             self._begun = True
         elif self._left and not self._waiting and time.monotonic() >= self._again_at:
-            left, self._left = self._left, set()
-            self._begin([info for info in self._active() if info.id in left], wake)
+            self._begin([info for info in self._active() if info.id in self._left], wake)
 
     def awaited(self) -> list[str]:
         """The stores that nothing is published to before their tables were looked at."""
@@ -71,7 +70,7 @@ class Outlook:
             by_store[store_prefix(info.location)].append(info)
         reachable = {store: some for store, some in by_store.items() if store not in shut}
         with self._lock:
-            self._left.update(info.id for info in infos)
+            self._left = {info.id for info in infos}
             self._again_at = time.monotonic() + _PAUSE
             self._waiting = {store: {info.id for info in some} for store, some in reachable.items()}
         for first, *others in reachable.values():

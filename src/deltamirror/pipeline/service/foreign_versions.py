@@ -26,7 +26,7 @@ from deltamirror.storage.open import Stores
 from deltamirror.storage.store import Store
 from deltamirror.txnlog.database.access import Database
 from deltamirror.txnlog.queue.quarantine import mark_diverged
-from deltamirror.txnlog.tables.registry import TableInfo, table_info
+from deltamirror.txnlog.tables.registry import TableInfo, table_again, table_info
 
 _log = logging.getLogger(__name__)
 
@@ -65,8 +65,8 @@ class LookAhead:
         """Quarantine a table, unless the database has the version by this time; whether it has not."""
         with self._database.write() as session:
             self._database.lock_head(session, table.id)
-            current = table_info(session.connection, table.name)
-            if current.id != table.id or current.head >= seen.version:
+            current = table_again(session.connection, table.id, table.name)
+            if current.head >= seen.version:
                 return False
             reason = (
                 f"the log holds {seen.key.removeprefix(LOG_DIRECTORY + '/')}, and the database is at version "

@@ -54,9 +54,9 @@ class Heartbeat:
             self._wake.set()
 
     def remove(self, leases: Iterable[Lease]) -> list[Lease]:
-        """Renew these no longer; those of them that were renewed."""
+        """Renew these no longer; those of them that were renewed. One that was claimed since is another lease."""
         with self._lock:
-            return [lease for lease in leases if self._leases.pop((lease.table_id, lease.lane), None) is not None]
+            return [lease for lease in leases if self._removed(lease)]
 
     def give_back(self, leases: Iterable[Lease]) -> None:
         """Let other processes have these, and renew them no longer.
@@ -73,6 +73,14 @@ class Heartbeat:
                 self._owed += ended
             self._wake.set()
             raise
+
+    def _removed(self, lease: Lease) -> bool:
+        place = lease.table_id, lease.lane
+        renewed = self._leases.get(place)
+        if renewed is None or renewed.epoch != lease.epoch:
+            return False
+        del self._leases[place]
+        return True
 
     def _beat(self) -> None:
         while not self._stop.is_set():

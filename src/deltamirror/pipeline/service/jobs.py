@@ -1,6 +1,7 @@
 """Jobs of the mirror: what one run of the runner works on, what comes of it, and what is written down of that."""
 
 import logging
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing
@@ -9,12 +10,15 @@ from typing import Final
 
 from deltamirror.config import LiveSettings, Settings
 from deltamirror.errors import (
+    CapacityExceeded,
+    CatalogMismatch,
     DeltaMirrorError,
     Diverged,
     Internal,
     InvalidSettings,
     LeaseLost,
     MissingExtra,
+    PermissionDenied,
     Transient,
     Unavailable,
 )
@@ -53,6 +57,12 @@ _log = logging.getLogger(__name__)
 
 _OF_SERVICE: Final = (InvalidSettings, MissingExtra, Unavailable)
 """What a runner raises if it cannot run anything, whatever the units are."""
+
+_MOMENT: Final = 1.0
+"""So many seconds a table waits for others whose checksums are begun in the same job."""
+
+OF_DATABASE: Final = (CapacityExceeded, CatalogMismatch, MissingExtra, PermissionDenied, Transient, Unavailable)
+"""What planning raises if the database is in trouble, whatever the table is."""
 
 
 class Predecessors:
@@ -98,7 +108,7 @@ class Workshop:
 
 
 class Job(ABC):
-    """Work at tables of one store, by their leases and names. The leases are renewed until it is over.
+    """Work at tables of one store, by their leases and names. The leases are renewed since the claim, until it is over.
 
     A job whose purpose is a probe is of one table.
     """
@@ -112,7 +122,6 @@ class Job(ABC):
         self._waiting = {lease.table_id: lease for lease in tables}
         self._names = {lease.table_id: name for lease, name in tables.items()}
         self.store = store_prefix(location)
-        shop.heartbeat.add(tables)
 
     @property
     def tables(self) -> tuple[str, ...]:
@@ -209,21 +218,24 @@ class RunnerJob(Job):
         self._units = tuple(units)
 
     def _outcomes(self) -> Generator[Sequence[Outcome]]:
-        if len(self._units) > 1 and (yield from self._together()):
+        yield from self._of(self._units)
+
+    def _of(self, units: Sequence[Unit]) -> Generator[Sequence[Outcome]]:
+        if len(units) > 1 and (yield from self._together(units)):
             return
-        for unit in self._units:
+        for unit in units:
             if unit.table_id in self._waiting:
                 yield from self._alone(unit)
 
-    def _together(self) -> Generator[Sequence[Outcome], None, bool]:
+    def _together(self, units: Sequence[Unit]) -> Generator[Sequence[Outcome], None, bool]:
         """All units at once; whether the run did not fail as a whole."""
         try:
-            yield from self._shop.runner.run(self._units)
+            yield from self._shop.runner.run(units)
         except _OF_SERVICE:
             raise
         except Exception as error:  # noqa: BLE001  whatever it is, one of the units may bring it about
             what = "a job of %d tables failed as a whole, and is done table by table: %s"
-            _log.warning(what, len(self._units), our_error(error))
+            _log.warning(what, len(units), our_error(error))
             return False
         return True
 
@@ -245,8 +257,9 @@ class CommitJob(RunnerJob):
     """Commits to publish."""
 
     def __init__(self, shop: Workshop, plans: Sequence[CommitPlan], *, purpose: Purpose = Purpose.WORK) -> None:
-        super().__init__(shop, [shop.predecessors.continued(plan.unit) for plan in plans], purpose=purpose)
-        self._plans = {plan.unit.table_id: plan for plan in plans}
+        continued = [replace(plan, unit=shop.predecessors.continued(plan.unit)) for plan in plans]
+        super().__init__(shop, [plan.unit for plan in continued], purpose=purpose)
+        self._plans = {plan.unit.table_id: plan for plan in continued}
         self.is_retry = all(plan.is_retry for plan in plans)
 
     def _due(self, outcome: CommitOutcome) -> Due | None:
@@ -292,6 +305,29 @@ class CommitJob(RunnerJob):
                 visible_at=visible_at,
                 num_bytes=work.num_bytes,
             )
+
+
+class SeedingJob(CommitJob):
+    """Commits of tables whose checksums begin anew, from whole states: of those together that are ready in a moment.
+
+    That is no part of planning: other tables would not be claimed meanwhile.
+    """
+
+    def _outcomes(self) -> Generator[Sequence[Outcome]]:
+        ready, begun = list[Unit](), time.monotonic()
+        for plan in self._plans.values():
+            try:
+                ready.append(plan.with_checksums(self._shop.database))
+            except OF_DATABASE:
+                raise
+            except Exception as error:  # noqa: BLE001  whatever it is, it is recorded as the failure of its table
+                failure = our_error(error)
+                let_go(failure)
+                yield [failed(plan.unit, failure, Stage.PLAN)]
+            if ready and time.monotonic() - begun >= _MOMENT:
+                yield from self._of(ready)
+                ready, begun = [], time.monotonic()
+        yield from self._of(ready)
 
 
 class UnplannedJob(Job):

@@ -7,20 +7,12 @@ from functools import partial
 from typing import ClassVar, Final, TypeVar
 
 from deltamirror.config import Switch
-from deltamirror.errors import (
-    CapacityExceeded,
-    CatalogMismatch,
-    DeltaMirrorError,
-    MissingExtra,
-    PermissionDenied,
-    Transient,
-    Unavailable,
-)
+from deltamirror.errors import DeltaMirrorError
 from deltamirror.pipeline.failures.circuit import Purpose
 from deltamirror.pipeline.failures.our_errors import our_error
 from deltamirror.pipeline.failures.policy import STORE_CODES
 from deltamirror.pipeline.plan.planning import CommitPlan, plan_checkpoint, plan_commits, read_waiting
-from deltamirror.pipeline.service.jobs import CommitJob, Job, RunnerJob, UnplannedJob, Workshop
+from deltamirror.pipeline.service.jobs import OF_DATABASE, CommitJob, Job, RunnerJob, SeedingJob, UnplannedJob, Workshop
 from deltamirror.pipeline.service.pace import Pace
 from deltamirror.storage.location import store_prefix
 from deltamirror.txnlog.queue.claims import Claim, claim, claim_in_store
@@ -28,8 +20,6 @@ from deltamirror.work import CheckpointUnit, Lane
 
 P = TypeVar("P")
 
-_OF_DATABASE: Final = (CapacityExceeded, CatalogMismatch, MissingExtra, PermissionDenied, Transient, Unavailable)
-"""What planning raises if the database is in trouble, whatever the table is."""
 _CHECKPOINTS_TOGETHER: Final = 16
 _WITHOUT_REST: Final = Pace(lambda: 100.0)
 _SMALL_BYTES: Final = 1024 * 1024
@@ -117,7 +107,7 @@ class MirrorLane(ABC):
         except_retries: Sequence[str] = (),
         open_circuits: Sequence[str] = (),
     ) -> list[Claim]:
-        return claim(
+        claims = claim(
             self._shop.database,
             lane=self.kind,
             owner=self._shop.owner,
@@ -130,6 +120,8 @@ class MirrorLane(ABC):
             retry_max=self._shop.settings.mirror.retry_max,
             switch=Switch.of(self._shop.settings),
         )
+        self._shop.heartbeat.add([each.lease for each in claims])  # planning may take longer than a lease
+        return claims
 
     def _probe(
         self,
@@ -152,6 +144,7 @@ class MirrorLane(ABC):
             table_ids=table_ids,
             switch=Switch.of(shop.settings),
         )
+        shop.heartbeat.add([each.lease for each in claims])
         with _given_back_on_failure(shop, claims):
             if claims and not shop.breakers.begin_trying(store):
                 shop.heartbeat.give_back([each.lease for each in claims])
@@ -190,7 +183,8 @@ class CommitLane(MirrorLane):
     ) -> list[Job]:
         """One job a store, and one of its tables that failed: they may hang, and hold up none that did not.
 
-        A large unit is a job of its own, so that small ones are recorded without it.
+        A large unit is a job of its own, so that small ones are recorded without it; so are those of a store whose
+        checksums begin anew.
         """
         shop, settings = self._shop, self._shop.settings
         with _given_back_on_failure(shop, claims):
@@ -201,7 +195,8 @@ class CommitLane(MirrorLane):
 
         plans, failing = _planned(shop, claims, plan, purpose=purpose)
         groups = _by_store(plans, large=settings.mirror.batch_bytes)
-        return [*failing, *(CommitJob(shop, some, purpose=purpose) for some in groups)]
+        kinds = (SeedingJob if some[0].begins_checksums else CommitJob for some in groups)
+        return [*failing, *(kind(shop, some, purpose=purpose) for kind, some in zip(kinds, groups, strict=True))]
 
 
 class CheckpointLane(MirrorLane):
@@ -263,7 +258,7 @@ def _planned(
         for each in claims:
             try:
                 found = plan(each)
-            except _OF_DATABASE:
+            except OF_DATABASE:
                 raise
             except Exception as error:  # noqa: BLE001  whatever it is, it is recorded as the failure of its table
                 poisoned.append((each, our_error(error)))
@@ -306,9 +301,9 @@ def _is_small(unit: CheckpointUnit) -> bool:
 
 
 def _by_store(plans: Iterable[CommitPlan], *, large: int) -> list[list[CommitPlan]]:
-    groups: dict[tuple[str, bool], list[CommitPlan]] = {}
+    groups: dict[tuple[str, bool, bool], list[CommitPlan]] = {}
     for plan in plans:
         num_bytes = sum(commit.num_bytes for commit in plan.unit.commits)
         key = plan.unit.table if num_bytes >= large else store_prefix(plan.unit.address.location)
-        groups.setdefault((key, plan.is_retry), []).append(plan)
+        groups.setdefault((key, plan.is_retry, plan.begins_checksums), []).append(plan)
     return list(groups.values())

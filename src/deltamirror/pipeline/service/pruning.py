@@ -10,6 +10,7 @@ from deltamirror.errors import Refused
 from deltamirror.pipeline.service.turns import Turns, logged_trouble
 from deltamirror.txnlog.database.access import Database
 from deltamirror.txnlog.queue.pruning import FirstKept, History, PruningTurn, first_kept, history_of
+from deltamirror.txnlog.tables.registry import TableInfo, table_again, table_info
 from deltamirror.work import CheckpointOutcome
 
 _log = logging.getLogger(__name__)
@@ -40,7 +41,7 @@ class Pruner:
 
     def plan(self, table: str, *, keep: int | None = None) -> Pruning:
         """What would be pruned, with so many milliseconds kept, or as settings say. Nothing is changed."""
-        return self._planned(table, keep)[0]
+        return self._planned(self._known(table).table, keep)[0]
 
     def prune(self, table: str, *, keep: int | None = None, waits: bool = True) -> Pruning:
         """Prune the history, and what an earlier pruning left behind.
@@ -53,7 +54,7 @@ class Pruner:
         table_id = known.table.id
         with self._turns.at(table_id, table, waits=waits) as lease:
             turn = PruningTurn(self._database, lease, seconds=self._turns.seconds)
-            found, first = self._planned(table, keep)
+            found, first = self._planned(known.table, keep)
             if found.history_start > found.raised_from:
                 # A checkpoint that is being built may begin with the first version of the history.
                 with self._turns.without_checkpoints(table_id, table, waits=waits):
@@ -75,15 +76,15 @@ class Pruner:
 
     def _known(self, table: str) -> History:
         with self._database.read() as connection:
-            return history_of(connection, table)
+            return history_of(connection, table_info(connection, table))
 
-    def _planned(self, table: str, keep: int | None) -> tuple[Pruning, FirstKept]:
+    def _planned(self, table: TableInfo, keep: int | None) -> tuple[Pruning, FirstKept]:
         with self._database.read() as connection:
-            known = history_of(connection, table)
+            known = history_of(connection, table_again(connection, table.id, table.name))
             until = cutoff(known.at, self._kept(known, keep))
             first = first_kept(connection, known.table, cutoff=until)
         found = Pruning(
-            table=table,
+            table=table.name,
             raised_from=known.table.history_start,
             history_start=first.version,
             log_start=known.table.log_start,

@@ -1,6 +1,6 @@
 """Conditions on lists of numbers whose length differs from one call to the next."""
 
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from sqlalchemy import BigInteger, Boolean, any_, bindparam
 from sqlalchemy.dialects.postgresql import ARRAY
@@ -8,6 +8,7 @@ from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql import ColumnElement
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import FunctionElement
+from sqlalchemy.sql.operators import OperatorType
 
 _NUMBERS: Final = ARRAY(BigInteger)
 
@@ -24,6 +25,10 @@ class one_of(FunctionElement[bool]):  # noqa: N801  read as a condition, like th
 
     def __init__(self, column: ColumnElement[int], parameter: str) -> None:
         super().__init__(column, bindparam(parameter, type_=_NUMBERS))
+
+    def self_group(self, against: OperatorType | None = None) -> Self:
+        """As it is. A condition that is compared with 1, as others are where there is no boolean, finds no index."""
+        return self
 
 
 @compiles(one_of)

@@ -153,6 +153,13 @@ def _to_version_9(_: str) -> Iterator[str]:
     yield "DROP TABLE dl_maintenance_of_8"
 
 
+def _to_version_10(engine: str) -> Iterator[str]:
+    """Indexes of what waits, among all that is done."""
+    if engine != "duckdb":
+        yield "CREATE INDEX dl_mirror_status_postponed ON dl_mirror_status (table_id) WHERE next_attempt_at IS NOT NULL"
+        yield "CREATE INDEX dl_checkpoints_unwritten ON dl_checkpoints (table_id, version) WHERE state != 'SUCCESS'"
+
+
 _MIGRATIONS: tuple[Callable[[str], Iterable[str]], ...] = (
     _to_version_2,
     _to_version_3,
@@ -162,6 +169,7 @@ _MIGRATIONS: tuple[Callable[[str], Iterable[str]], ...] = (
     _to_version_7,
     _to_version_8,
     _to_version_9,
+    _to_version_10,
 )
 """How each version becomes the next, from version 1 on: the statements for an engine. Count up SCHEMA_VERSION, too."""
 

@@ -33,17 +33,16 @@ def rows_value(rows: Iterable[Sequence[int | None]]) -> str:
 
 
 class _NumberRows(FunctionElement[Any]):
-    inherit_cache = False  # the names are no part of a key; statements with one of these are compiled once
+    inherit_cache = True  # with the names, which are arguments: statements with others are compiled by themselves
 
     def __init__(self, parameter: str, names: Sequence[str]) -> None:
-        super().__init__(bindparam(parameter, type_=Text))
-        self.names = names
+        super().__init__(bindparam(parameter, type_=Text), *map(column, names))
 
 
 @compiles(_NumberRows)
 def _read(element: _NumberRows, compiler: SQLCompiler, **options: Any) -> str:
     number, source = _SOURCES[compiler.dialect.name]
-    columns = (f"{number.format(place=place)} AS {name}" for place, name in enumerate(element.names))
-    [rows] = element.clauses
+    rows, *named = element.clauses
+    columns = (f"{number.format(place=place)} AS {each.name}" for place, each in enumerate(named))
     read = source.format(rows=compiler.process(rows, **options))
     return f"(SELECT {', '.join(columns)} FROM {read})"  # noqa: S608  of names in the code, and a bound parameter

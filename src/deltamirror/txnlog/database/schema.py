@@ -24,6 +24,7 @@ from sqlalchemy import (
     Table,
     Text,
     UniqueConstraint,
+    literal_column,
 )
 
 METADATA = MetaData()
@@ -282,6 +283,16 @@ mirror_status = Table(
     CheckConstraint("state IN ('PENDING', 'SUCCESS', 'FAILED')"),
 )
 
+# Few rows of a long history. No condition on the state: PostgreSQL would write to the index, and to all other ones,
+# whenever a version is published.
+_POSTPONED = mirror_status.c.next_attempt_at.is_not(None)
+Index(
+    "dl_mirror_status_postponed",
+    mirror_status.c.table_id,
+    sqlite_where=_POSTPONED,
+    postgresql_where=_POSTPONED,
+).ddl_if(callable_=_unless_duckdb)
+
 checkpoints = Table(
     "dl_checkpoints",
     METADATA,
@@ -304,6 +315,18 @@ checkpoints = Table(
     CheckConstraint("state IN ('PENDING', 'SUCCESS', 'FAILED')"),
     comment="checkpoints that were asked for; one that is not written is given up once a newer one is",
 )
+
+# A literal: a planner that does not know the state cannot choose the index of it.
+WRITTEN = literal_column("'SUCCESS'", Text)
+UNWRITTEN = checkpoints.c.state != WRITTEN
+"""Which checkpoints are not written: few of all that were, which are found by an index of their own."""
+Index(
+    "dl_checkpoints_unwritten",
+    checkpoints.c.table_id,
+    checkpoints.c.version,
+    sqlite_where=UNWRITTEN,
+    postgresql_where=UNWRITTEN,
+).ddl_if(callable_=_unless_duckdb)
 
 attempts = Table(
     "dl_mirror_attempts",

@@ -11,7 +11,7 @@ from sqlalchemy import Text, literal_column, select
 from deltamirror.errors import CatalogMismatch
 from deltamirror.txnlog.database.schema import catalog
 
-SCHEMA_VERSION: Final = 9
+SCHEMA_VERSION: Final = 10
 """What this release reads and writes: one more than there are migrations."""
 
 SCHEMA_KEY: Final = "schema_version"

@@ -16,7 +16,15 @@ from deltamirror.config import Switch
 from deltamirror.steps import Step
 from deltamirror.txnlog.database.access import Database, Session
 from deltamirror.txnlog.database.clock import CLOCK
-from deltamirror.txnlog.database.schema import breaker_events, breakers, checkpoints, heads, mirror_status, tables
+from deltamirror.txnlog.database.schema import (
+    UNWRITTEN,
+    breaker_events,
+    breakers,
+    checkpoints,
+    heads,
+    mirror_status,
+    tables,
+)
 from deltamirror.txnlog.database.upsert import upsert
 from deltamirror.txnlog.tables.registry import in_store
 from deltamirror.txnlog.tables.switch import is_switched_on
@@ -133,7 +141,7 @@ def make_store_due(session: Session, prefix: str, codes: Sequence[str], *, waite
     here = select(tables.c.table_id).where(in_store(prefix))
     for waiting in (mirror_status, checkpoints):
         c = waiting.c
-        failed = (c.state == Status.FAILED) & c.next_attempt_at.is_not(None) & c.error_code.in_(codes)
+        failed = _is_failed(waiting) & c.next_attempt_at.is_not(None) & c.error_code.in_(codes)
         half = 2 * (CLOCK - c.updated_at) >= c.next_attempt_at - c.updated_at
         enough = or_(half, CLOCK - c.updated_at >= int(waited * 1000))
         session.execute(update(waiting).where(failed, enough, c.table_id.in_(here)).values(next_attempt_at=None))
@@ -153,7 +161,13 @@ def _fails(waiting: Table, codes: Sequence[str]) -> ColumnElement[bool]:
     c, published = waiting.c, tables.c.published_version
     upto = c.version == published + 1 if waiting is mirror_status else c.version <= published
     own = (c.table_id == tables.c.table_id) & upto
-    return select(c.version).where(own, c.state == Status.FAILED, c.error_code.in_(codes)).correlate(tables).exists()
+    return select(c.version).where(own, _is_failed(waiting), c.error_code.in_(codes)).correlate(tables).exists()
+
+
+def _is_failed(waiting: Table) -> ColumnElement[bool]:
+    """Of checkpoints said twice: that one is not written is what their index knows."""
+    failed = waiting.c.state == Status.FAILED
+    return failed & UNWRITTEN if waiting is checkpoints else failed
 
 
 _NAMES: Final = [field.name for field in fields(Breaker)]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final
 
-from sqlalchemy import Connection, and_, bindparam, case, false, func, or_, select
+from sqlalchemy import Connection, and_, bindparam, case, false, func, or_, select, true
 from sqlalchemy.engine import Row
 from sqlalchemy.sql import ColumnElement, Select
 from sqlalchemy.sql.base import ReadOnlyColumnCollection
@@ -17,7 +17,16 @@ from deltamirror.steps import Step
 from deltamirror.txnlog.database.access import Database
 from deltamirror.txnlog.database.clock import CLOCK
 from deltamirror.txnlog.database.lists import one_of
-from deltamirror.txnlog.database.schema import checkpoints, heads, leases, mirror_status, tables, versions
+from deltamirror.txnlog.database.schema import (
+    UNWRITTEN,
+    WRITTEN,
+    checkpoints,
+    heads,
+    leases,
+    mirror_status,
+    tables,
+    versions,
+)
 from deltamirror.txnlog.queue.leases import milliseconds, take_free
 from deltamirror.txnlog.queue.pause import ALL_PAUSED
 from deltamirror.txnlog.tables.registry import in_store
@@ -232,7 +241,7 @@ def _claimed(
 
 _MOST_CANDIDATES: Final = 1_000
 _NOT_HELD_BACK: Final = (~tables.c.mirror_paused, tables.c.quarantined_at.is_(None), ~ALL_PAUSED)
-_TO_WRITE: Final = select(checkpoints.c.table_id).distinct().where(checkpoints.c.state != Status.SUCCESS)
+_TO_WRITE: Final = select(checkpoints.c.table_id).distinct().where(UNWRITTEN)
 
 
 @lru_cache(maxsize=16)
@@ -316,14 +325,15 @@ def _unwritten() -> Select[Any]:
     newest = select(func.max(asked.c.version)).where(requests).scalar_subquery()
     # A request that is superseded while it waits leaves its place to the newer one: a table whose writer is ahead has a
     # newer one before each turn.
-    since = select(func.min(asked.c.created_at)).where(requests, asked.c.state != Status.SUCCESS).scalar_subquery()
+    since = select(func.min(asked.c.created_at)).where(requests, asked.c.state != WRITTEN).scalar_subquery()
+    # Not as a condition on versions: SQLite would look up their range, in which nearly all checkpoints are written.
+    is_due = case((or_(checkpoints.c.version == newest, _BEGINS_LOG, _WAS_WRITTEN), true()), else_=false())
     return (
         _active(Lane.CHECKPOINTS)
         .where(_IS_FREE)
         .add_columns(checkpoints.c.version.label("checkpoint"))
         .join(checkpoints, checkpoints.c.table_id == tables.c.table_id)
-        .where(or_(checkpoints.c.version == newest, _BEGINS_LOG, _WAS_WRITTEN))
-        .where(checkpoints.c.state != Status.SUCCESS)
+        .where(UNWRITTEN, is_due)
         # One that was tried goes behind the others, also if how that ended is unknown: its worker may have died of it.
         .order_by(case((leases.c.claimed_at > since, leases.c.claimed_at), else_=since), tables.c.table_id)
     )

@@ -19,7 +19,7 @@ from deltamirror.txnlog.database.access import Database, Session
 from deltamirror.txnlog.database.clock import CLOCK, time_of
 from deltamirror.txnlog.database.schema import checkpoints, cleanups, mirror_status, tables, versions
 from deltamirror.txnlog.database.upsert import upsert
-from deltamirror.txnlog.queue.expected_objects import KeptCheckpoint, KeptLog, kept_checkpoints, kept_log
+from deltamirror.txnlog.queue.expected_objects import KeptCheckpoint, KeptLog, kept_checkpoints, kept_log_again
 from deltamirror.txnlog.queue.leases import surrender, under
 from deltamirror.work import Lease, Status
 
@@ -41,9 +41,9 @@ class Retention:
     """The time by the database's clock."""
 
 
-def retention_of(connection: Connection, table: str) -> Retention:
-    """What is known of the log of a table."""
-    log = kept_log(connection, table)
+def retention_of(connection: Connection, log: KeptLog) -> Retention:
+    """What is known of a log by now."""
+    log = kept_log_again(connection, log)
     written = kept_checkpoints(connection, log.table_id, first=log.log_start + 1)
     swept = select(cleanups.c.log_start).where(cleanups.c.table_id == log.table_id)
     return Retention(

@@ -14,6 +14,7 @@ from deltamirror.delta.names import commit_key
 from deltamirror.txnlog.content.near_names import no_such_table
 from deltamirror.txnlog.database.clock import CLOCK
 from deltamirror.txnlog.database.schema import (
+    UNWRITTEN,
     checkpoints,
     chunks,
     heads,
@@ -118,6 +119,14 @@ def kept_log(connection: Connection, name: str) -> KeptLog:
     return _log(row)
 
 
+def kept_log_again(connection: Connection, log: KeptLog) -> KeptLog:
+    """A log as it is by now: another table may have the name. NotFound if its table was dropped."""
+    row = connection.execute(_LOGS.where(tables.c.table_id == log.table_id)).one_or_none()
+    if row is None:
+        raise no_such_table(connection, log.name)
+    return _log(row)
+
+
 def kept_commits(connection: Connection, table_id: int, *, first: int, last: int) -> list[KeptCommit]:
     """The commits from one version to another, in order. The first of an imported table may have had no file."""
     c, status = versions.c, mirror_status.c
@@ -152,7 +161,7 @@ def count_unpublished(connection: Connection, table_id: int, *, last: int) -> in
 def lost_checkpoints(connection: Connection, table_id: int) -> list[int]:
     """The checkpoints that were written, and are not in the log as they should be: they are written again."""
     c = checkpoints.c
-    lost = (c.table_id == table_id) & c.name.is_not(None) & (c.state != Status.SUCCESS)
+    lost = (c.table_id == table_id) & c.name.is_not(None) & UNWRITTEN
     return list(connection.execute(select(c.version).where(lost)).scalars())
 
 

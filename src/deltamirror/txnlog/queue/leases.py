@@ -11,11 +11,11 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, Final
 
-from sqlalchemy import and_, bindparam, case, literal, select, update
+from sqlalchemy import and_, bindparam, case, exists, literal, select, update
 from sqlalchemy.sql import ColumnElement
 from sqlalchemy.sql.dml import ReturningInsert
 
-from deltamirror.errors import LeaseLost
+from deltamirror.errors import LeaseLost, NotFound
 from deltamirror.steps import Step
 from deltamirror.txnlog.database.access import Database, Session
 from deltamirror.txnlog.database.clock import CLOCK
@@ -35,11 +35,16 @@ _TAKEN: Final = {
 def take(
     database: Database, table_id: int, *, lane: Lane, owner: str, seconds: float, now: Callable[[], float] = time.time
 ) -> Lease | None:
-    """The lease of one table, whether or not it has something to do; None while another process holds it."""
+    """The lease of one table, whether or not it has something to do; None while another process holds it.
+
+    NotFound where the table was dropped.
+    """
     begun = now()
     with database.write(_TAKEN[lane]) as session:
         session.lock_claims()
         epochs = take_free(session, [table_id], lane=lane, owner=owner, seconds=seconds)
+        if not epochs:
+            _require_there(session, table_id)
     if table_id not in epochs:
         return None
     return Lease(table_id=table_id, lane=lane, owner=owner, epoch=epochs[table_id], held_until=begun + seconds)
@@ -63,9 +68,13 @@ def keep(session: Session, lease: Lease, *, seconds: float) -> bool:
 
 @contextmanager
 def under(database: Database, step: Step, lease: Lease, *, seconds: float) -> Iterator[Session]:
-    """A transaction of the holder of a lease, which renews it; ``LeaseLost`` if another process holds it."""
+    """A transaction of the holder of a lease, which renews it; ``LeaseLost`` if another process holds it.
+
+    NotFound where the table was dropped.
+    """
     with database.write(step) as session:
         if not keep(session, lease, seconds=seconds):
+            _require_there(session, lease.table_id)
             raise LeaseLost("another process holds the lease of this log", hint="no action needed")
         yield session
 
@@ -103,18 +112,26 @@ def held_for(database: Database, lease: Lease) -> float:
     return found[0][0] / 1_000 if found else 0.0
 
 
+def _require_there(session: Session, table_id: int) -> None:
+    gone = select(tables.c.dropped_name).where(tables.c.table_id == table_id, tables.c.name.is_(None))
+    if (name := session.execute(gone).scalar()) is not None:
+        raise NotFound(f"the table {name!r} was dropped meanwhile", table=name)
+
+
 _MINE: ColumnElement[bool] = and_(
     leases.c.table_id == bindparam("of_table"),
     leases.c.lane == bindparam("in_lane"),
     leases.c.owner == bindparam("by_owner"),
     leases.c.epoch == bindparam("at_epoch"),
 )
-_HELD = select(leases.c.expires_at - CLOCK).where(_MINE, leases.c.expires_at > CLOCK)
+# Work on a table that was dropped ends: its location is another's once its leases are over.
+_IS_THERE: ColumnElement[bool] = exists().where(tables.c.table_id == leases.c.table_id, tables.c.name.is_not(None))
+_HELD = select(leases.c.expires_at - CLOCK).where(_MINE, leases.c.expires_at > CLOCK, _IS_THERE)
 _LONGER = CLOCK + bindparam("duration")
 # Never shorter, though leases are by now: an executor may go by what it was promised.
 _RENEW = (
     update(leases)
-    .where(_MINE, leases.c.expires_at > CLOCK)
+    .where(_MINE, leases.c.expires_at > CLOCK, _IS_THERE)
     .values(expires_at=case((leases.c.expires_at > _LONGER, leases.c.expires_at), else_=_LONGER))
     .returning(leases.c.epoch)
 )
@@ -151,7 +168,7 @@ def _taking() -> ReturningInsert[tuple[int, int]]:
             CLOCK,
             CLOCK + bindparam("duration", type_=c.expires_at.type),
         )
-        .where(one_of(tables.c.table_id, "of_tables"))
+        .where(one_of(tables.c.table_id, "of_tables"), tables.c.name.is_not(None))
         .order_by(tables.c.table_id)
     )
     proposed = upsert(leases).from_select([c.table_id, c.lane, c.owner, c.epoch, c.claimed_at, c.expires_at], wanted)

@@ -22,7 +22,7 @@ from deltamirror.txnlog.database.access import Database, Session
 from deltamirror.txnlog.database.clock import CLOCK
 from deltamirror.txnlog.database.lists import one_of
 from deltamirror.txnlog.database.number_rows import number_rows, rows_value
-from deltamirror.txnlog.database.schema import attempts, checkpoints, checksums, mirror_status, tables
+from deltamirror.txnlog.database.schema import UNWRITTEN, attempts, checkpoints, checksums, mirror_status, tables
 from deltamirror.txnlog.database.upsert import upsert
 from deltamirror.txnlog.queue.attempts import (
     ATTEMPT_COLUMNS,
@@ -266,10 +266,10 @@ _FAILED: Final = (
 def _done() -> ReturningUpdate[Any]:
     """Versions are SUCCESS, each put before its unit ended, which may have waited since, and not before it was claimed.
 
-    The clock is read once for all of them.
+    The clock is read once for all of them: PostgreSQL would ask it again for each row of a subquery.
     """
     c = mirror_status.c
-    now = select(CLOCK.label("time")).subquery("now").c.time
+    now = select(CLOCK.label("time")).cte("now").c.time
     put_at = now - _PUT.c.ago
     return (
         update(mirror_status)
@@ -447,8 +447,7 @@ def _own(outcome: CheckpointOutcome) -> Mapping[str, int]:
 
 
 _OF_TABLE: Final[ColumnElement[bool]] = checkpoints.c.table_id == bindparam("of_table")
-_NOT_WRITTEN: Final[ColumnElement[bool]] = checkpoints.c.state != Status.SUCCESS
-_REQUESTED: Final = _OF_TABLE & (checkpoints.c.version == bindparam("of_version")) & _NOT_WRITTEN
+_REQUESTED: Final = _OF_TABLE & (checkpoints.c.version == bindparam("of_version")) & UNWRITTEN
 _WRITTEN: Final = (
     update(checkpoints)
     .where(_REQUESTED)
@@ -472,7 +471,7 @@ _SUPERSEDED: Final = delete(checkpoints).where(
     _OF_TABLE,
     checkpoints.c.version < bindparam("of_version"),
     checkpoints.c.version != bindparam("needed"),
-    _NOT_WRITTEN,
+    UNWRITTEN,
     checkpoints.c.name.is_(None),
 )
 _LOG_START: Final = select(tables.c.log_start).where(tables.c.table_id == bindparam("of_table"))

@@ -38,7 +38,7 @@ from deltamirror.txnlog.database.schema import (
     versions,
 )
 from deltamirror.txnlog.queue.leases import under
-from deltamirror.txnlog.tables.registry import TableInfo, table_info
+from deltamirror.txnlog.tables.registry import TableInfo
 from deltamirror.work import Lease
 
 _ROWS_AT_ONCE: Final = 1_000
@@ -68,9 +68,8 @@ class FirstKept:
     metadata: Metadata
 
 
-def history_of(connection: Connection, table: str) -> History:
+def history_of(connection: Connection, info: TableInfo) -> History:
     """What is known of the history of a table."""
-    info = table_info(connection, table)
     c = versions.c
     last = (c.table_id == info.id) & (c.version == info.history_start - 1) & (c.num_chunks > 0)
     return History(

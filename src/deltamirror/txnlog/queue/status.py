@@ -313,18 +313,24 @@ def _failed_rows(connection: Connection, keys: Sequence[tuple[int, int]]) -> dic
 def _newest_written() -> ColumnElement[Any]:
     written = checkpoints.alias("written").c
     own = written.table_id == tables.c.table_id
-    return select(func.max(written.version)).where(own, written.state == Status.SUCCESS).scalar_subquery()
+    return (
+        select(func.max(written.version))
+        .where(own, written.state == Status.SUCCESS)
+        .correlate(tables)
+        .scalar_subquery()
+    )
 
 
 def _newest_asked() -> ColumnElement[Any]:
     asked = checkpoints.alias("asked").c
     own = (asked.table_id == tables.c.table_id) & (asked.version <= tables.c.published_version)
-    return select(func.max(asked.version)).where(own).scalar_subquery()
+    return select(func.max(asked.version)).where(own).correlate(tables).scalar_subquery()
 
 
 def _checkpoint_rows(version: ColumnElement[Any]) -> Select[Any]:
-    own = checkpoints.c.table_id == tables.c.table_id
-    return select(checkpoints).select_from(checkpoints).join(tables, own).where(checkpoints.c.version == version)
+    """A checkpoint of each table; nulls where there is none. SQLite would begin an inner join with all checkpoints."""
+    own = (checkpoints.c.table_id == tables.c.table_id) & (checkpoints.c.version == version)
+    return select(checkpoints).select_from(tables).outerjoin(checkpoints, own)
 
 
 def _leases(connection: Connection, wanted: ColumnElement[bool]) -> defaultdict[int, list[LeaseStatus]]:

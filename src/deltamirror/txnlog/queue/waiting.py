@@ -5,11 +5,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from sqlalchemy import Connection, bindparam, case, func, select
+from sqlalchemy import Connection, case, func, select
 from sqlalchemy.engine import Row
 from sqlalchemy.sql import Select
 
 from deltamirror.txnlog.database.lists import one_of
+from deltamirror.txnlog.database.number_rows import number_rows, rows_value
 from deltamirror.txnlog.database.schema import (
     checkpoints,
     checksums,
@@ -55,7 +56,7 @@ class Waiting:
 def waiting_commits(connection: Connection, claims: Sequence[Claim], *, most: int) -> dict[int, Waiting]:
     """What waits of each claimed table, ``most`` so many versions; tables that are gone are left out."""
     ids = {"table_ids": [claim.table_id for claim in claims]}
-    commits, added = _commits(connection, claims, {**ids, "most": most})
+    commits, added = _commits(connection, claims, most)
     every = [work for some in commits.values() for work in some]
     ended = numbers_by_commit(connection, ENDED_FILES, every)
     seeds = {row.table_id: row for row in connection.execute(_CHECKSUMS, ids)}
@@ -79,13 +80,18 @@ def waiting_commits(connection: Connection, claims: Sequence[Claim], *, most: in
 
 
 def _commits(
-    connection: Connection, claims: Sequence[Claim], values: Mapping[str, Any]
+    connection: Connection, claims: Sequence[Claim], most: int
 ) -> tuple[dict[int, list[CommitWork]], dict[int, int]]:
-    """The commits of each table, and how many files each commit adds."""
+    """The commits of each table up to the head that was claimed, and how many files each commit adds."""
     commits: dict[int, list[CommitWork]] = defaultdict(list)
     added: dict[int, int] = {}
     next_version = {claim.table_id: claim.published + 1 for claim in claims}
-    for row in connection.execute(_COMMITS, values):
+    wanted = (
+        (claim.table_id, version)
+        for claim in claims
+        for version in range(claim.published + 1, min(claim.head, claim.published + most) + 1)
+    )
+    for row in connection.execute(_COMMITS, {"wanted": rows_value(wanted)}):
         if row.version == next_version[row.table_id]:
             next_version[row.table_id] += 1
             commits[row.table_id].append(work_of(row))
@@ -98,18 +104,14 @@ def _checksum_of(row: Row[Any] | None, version: int) -> bytes | None:
 
 
 def _commits_query() -> Select[Any]:
-    c, status, last = versions.c, mirror_status.c, tables.c.published_version
+    """Version by version: how few lie in a range, PostgreSQL does not know, and would begin with the states of all."""
+    c, status, wanted = versions.c, mirror_status.c, number_rows("wanted", "table_id", "version")
     own = (status.table_id == c.table_id) & (status.version == c.version)
     return (
         WORK.add_columns(c.table_id, c.num_added)
+        .join(wanted, (c.table_id == wanted.c.table_id) & (c.version == wanted.c.version))
         .join(mirror_status, own)
-        .join(tables, tables.c.table_id == c.table_id)
-        .where(
-            one_of(c.table_id, "table_ids"),
-            c.version > last,
-            c.version <= last + bindparam("most"),
-            status.state != Status.SUCCESS,
-        )
+        .where(status.state != Status.SUCCESS)
         .order_by(None)
         .order_by(c.table_id, c.version)
     )
@@ -117,16 +119,19 @@ def _commits_query() -> Select[Any]:
 
 def _facts_query() -> Select[Any]:
     c, last = versions.c, tables.c.published_version
-    written = case((checkpoints.c.state == Status.SUCCESS, checkpoints.c.version))
+    # Each by itself, by the key: an aggregate of several would read all checkpoints that the tables ever had.
+    newest = (
+        select(func.max(checkpoints.c.version))
+        .where(checkpoints.c.table_id == tables.c.table_id, checkpoints.c.version <= last)
+        .correlate(tables)
+    )
     asked_for = (
         select(
-            checkpoints.c.table_id,
-            func.max(checkpoints.c.version).label("version"),
-            func.max(written).label("written"),
+            tables.c.table_id,
+            newest.scalar_subquery().label("version"),
+            newest.where(checkpoints.c.state == Status.SUCCESS).scalar_subquery().label("written"),
         )
-        .join(tables, tables.c.table_id == checkpoints.c.table_id)
-        .where(one_of(checkpoints.c.table_id, "table_ids"), checkpoints.c.version <= last)
-        .group_by(checkpoints.c.table_id)
+        .where(one_of(tables.c.table_id, "table_ids"))
         .subquery("asked_for")
     )
     own = c.table_id == tables.c.table_id
@@ -148,7 +153,7 @@ def _facts_query() -> Select[Any]:
         )
         .join(heads, heads.c.table_id == tables.c.table_id)
         .join(metadata, (metadata.c.table_id == tables.c.table_id) & (metadata.c.version == heads.c.metadata_version))
-        .outerjoin(asked_for, asked_for.c.table_id == tables.c.table_id)
+        .join(asked_for, asked_for.c.table_id == tables.c.table_id)
         .where(one_of(tables.c.table_id, "table_ids"))
     )
 

@@ -12,12 +12,12 @@ from sqlalchemy.sql import ColumnElement, Select
 
 from deltamirror.config import Switch
 from deltamirror.delta.lines import json_text
-from deltamirror.errors import AlreadyExists, InvalidInput, InvalidLocation, Refused
+from deltamirror.errors import AlreadyExists, Conflict, InvalidInput, InvalidLocation, LeaseLost, Refused
 from deltamirror.storage.location import folders_above, is_inside, local_path
 from deltamirror.txnlog.content.near_names import no_such_table
 from deltamirror.txnlog.database.access import Database, Session
 from deltamirror.txnlog.database.clock import CLOCK
-from deltamirror.txnlog.database.schema import heads, imports, metadata, tables
+from deltamirror.txnlog.database.schema import heads, imports, leases, metadata, tables
 from deltamirror.txnlog.database.statements import LINEAGE
 from deltamirror.txnlog.tables.switch import is_switched_on
 
@@ -82,6 +82,12 @@ _ALL_ON: Final = Switch()
 _INFO: Final = _infos(_ALL_ON)
 _PLACES: Final = select(tables.c.name, tables.c.location).where(tables.c.name.is_not(None))
 _AZURE: Final = ("az:", "abfs:")
+_WORKED_AT: Final = (
+    select(tables.c.dropped_name)
+    .join(leases, leases.c.table_id == tables.c.table_id)
+    .where(tables.c.dropped_location == bindparam("at_location"), leases.c.expires_at > CLOCK)
+    .limit(1)
+)
 _LOCATION: Final = select(tables.c.location).where(tables.c.name == bindparam("named"))
 
 
@@ -97,6 +103,22 @@ def table_info(connection: Connection, name: str, switch: Switch = _ALL_ON) -> T
     if row is None:
         raise no_such_table(connection, name)
     return _info(row)
+
+
+def table_again(connection: Connection, table_id: int, name: str) -> TableInfo:
+    """A table that had a name, as it is by now: another one may be called so. NotFound if it was dropped."""
+    row = connection.execute(_INFO.where(tables.c.table_id == table_id)).one_or_none()
+    if row is None:
+        raise no_such_table(connection, name)
+    return _info(row)
+
+
+def require_same(table_id: int, *, wanted: int, name: str) -> None:
+    """Refuse to go on with the table that has a name by now, unless it is the one that had it before."""
+    if table_id != wanted:
+        raise Conflict(
+            f"another table is called {name!r} by now", hint="look at it first", table=name, reason="table-replaced"
+        )
 
 
 def table_location(database: Database, name: str) -> str:
@@ -127,7 +149,7 @@ def tables_of_delta_id(connection: Connection, delta_id: str) -> list[TableInfo]
 
 
 def drop_table(database: Database, name: str, *, unpublished: bool) -> None:
-    """Forget a table; its name and location are free again."""
+    """Forget a table; its name is free again, and its location once no process works there any more."""
     with database.write() as session:
         session.lock_tables()
         info = table_info(session.connection, name)
@@ -199,7 +221,8 @@ def require_name(name: str) -> None:
 
 
 def require_free(connection: Connection, *, name: str, location: str, compared: Collection[str] | None = None) -> None:
-    """Refuse a location that is a table's, whatever the name; a name that is taken; a location within another one.
+    """Refuse a location that is a table's, whatever the name; a name that is taken; a location within another one; and
+    one that a table was dropped from while a process works on it, which may put one more object there.
 
     ``compared`` are the locations whose folders on disk were held against its own, before the catalog was locked, since
     a disk may hang: ``PlacesMoved`` where it has others by now.
@@ -213,6 +236,12 @@ def require_free(connection: Connection, *, name: str, location: str, compared: 
         )
     if (other := connection.execute(_PLACES.where(tables.c.name == name)).first()) is not None:
         raise _taken(name, other.location)
+    if (dropped := connection.execute(_WORKED_AT, {"at_location": location}).scalar()) is not None:
+        raise LeaseLost(
+            f"a process is still at work at {location}, for the table {dropped!r} that was dropped from there",
+            hint="try again when its lease has ended: within mirror.lease, or checkpoint.lease",
+            table=name,
+        )
     if (near := overlapping_table(connection, location)) is not None:
         raise InvalidLocation(
             f"{location} and the location of table {near[0]!r}, {near[1]}, lie in one another",
