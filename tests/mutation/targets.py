@@ -318,7 +318,7 @@ TARGETS: Mapping[str, Target] = {
         harmless={
             "module: 4 -> 5": _THREADS,
             **_unfrozen("V2Base"),
-            **_thread_names("V2Base.read", "sidecar"),
+            **_thread_names("_fetched_together", "sidecar"),
         },
     ),
     "deltamirror/publish/checkpoint/building.py": Target(

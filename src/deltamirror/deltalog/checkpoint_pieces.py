@@ -15,7 +15,7 @@ from deltamirror.delta.actions import Sidecar
 from deltamirror.delta.lines import decode_commit
 from deltamirror.deltalog.commits import read_whole
 from deltamirror.deltalog.listing import CheckpointFiles
-from deltamirror.deltalog.parquet import opened, translated
+from deltamirror.deltalog.parquet import opened, rows_at_once, translated
 from deltamirror.errors import InvalidInput
 from deltamirror.storage.store import Meta, Store
 
@@ -39,7 +39,8 @@ def is_json(meta: Meta) -> bool:
 
 
 def checkpoint_pieces(store: Store, files: CheckpointFiles) -> list[Piece]:
-    """All rows of a checkpoint, those of its sidecars last, in pieces of at most some 100,000 rows.
+    """All rows of a checkpoint, those of its sidecars last, in pieces of at most some 100,000 rows, of fewer
+    where these are long.
 
     Pieces of one row group lie next to each other: ``read_pieces`` decodes it once for all of them.
     """
@@ -93,21 +94,21 @@ def _of_sidecar(store: Store, files: CheckpointFiles, name: str) -> list[Piece]:
 def _cut(meta: Meta, footer: pq.FileMetaData) -> Iterator[Piece]:
     """Small row groups share a piece, large ones have several."""
     groups: list[int] = []
-    rows = 0
+    rows, most = 0, _MOST_ROWS
     for number in range(footer.num_row_groups):
-        count = footer.row_group(number).num_rows
-        if rows and rows + count > _MOST_ROWS:
+        count, own = footer.row_group(number).num_rows, rows_at_once(footer, [number], most=_MOST_ROWS)
+        if rows and rows + count > min(most, own):
             yield Piece(meta=meta, groups=tuple(groups), rows=rows)
-            groups, rows = [], 0
-        if count > _MOST_ROWS:
-            yield from _slices(meta, number, count)
+            groups, rows, most = [], 0, _MOST_ROWS
+        if count > own:
+            yield from _slices(meta, number, count, own)
         else:
             groups.append(number)
-            rows += count
+            rows, most = rows + count, min(most, own)
     if rows:
         yield Piece(meta=meta, groups=tuple(groups), rows=rows)
 
 
-def _slices(meta: Meta, number: int, count: int) -> Iterator[Piece]:
-    for start in range(0, count, _MOST_ROWS):
-        yield Piece(meta=meta, groups=(number,), skip=start, rows=min(_MOST_ROWS, count - start))
+def _slices(meta: Meta, number: int, count: int, most: int) -> Iterator[Piece]:
+    for start in range(0, count, most):
+        yield Piece(meta=meta, groups=(number,), skip=start, rows=min(most, count - start))

@@ -9,19 +9,19 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from deltamirror.delta.actions import Action, Add, DomainMetadata, Metadata, Protocol, Remove, Txn
+from deltamirror.delta.actions import Add, DomainMetadata, Metadata, Protocol, Remove, Txn
 from deltamirror.delta.lines import decode_commit
 from deltamirror.deltalog import statistics
 from deltamirror.deltalog.checkpoint.blocks import in_threads
 from deltamirror.deltalog.checkpoint.decoded import adds_table, removes_table
 from deltamirror.deltalog.checkpoint.layout import FILES, REMOVES, STATS_PARSED
 from deltamirror.deltalog.checkpoint.reading import CheckpointActions, actions_of_table, state_of_actions
-from deltamirror.deltalog.checkpoint.scratch import Gathering
+from deltamirror.deltalog.checkpoint.row_groups import gathered
 from deltamirror.deltalog.checkpoint.state import CheckpointState
 from deltamirror.deltalog.checkpoint_pieces import Piece, checkpoint_pieces
 from deltamirror.deltalog.commits import read_whole
 from deltamirror.deltalog.listing import CheckpointFiles
-from deltamirror.deltalog.parquet import opened, translated
+from deltamirror.deltalog.parquet import opened, rows_at_once, translated
 from deltamirror.errors import InvalidInput, Unsupported
 from deltamirror.storage.store import Meta, Store
 
@@ -36,13 +36,7 @@ _TRACELESS: Final = frozenset({"cdc", "checkpointMetadata", "commitInfo", "sidec
 def read_checkpoint(store: Store, files: CheckpointFiles) -> CheckpointState:
     """What a checkpoint says; InvalidInput where it cannot be read. Files and removes are in the order of its rows."""
     runs = [list(run) for _, run in groupby(checkpoint_pieces(store, files), key=_source)]
-    others: list[Action] = []
-    adds, removes = Gathering(FILES), Gathering(REMOVES)
-    for found in chain.from_iterable(in_threads(lambda run: list(read_pieces(store, run)), runs)):
-        others += found.others
-        adds.add(found.files)
-        removes.add(found.removes)
-    whole = CheckpointActions(others, adds.whole(), removes.whole())
+    whole = gathered(chain.from_iterable(in_threads(lambda run: list(read_pieces(store, run)), runs)))
     with placed(f"the checkpoint {files.name} in {store.location}"):
         return state_of_actions(whole, version=files.version)
 
@@ -80,7 +74,8 @@ def _of_parquet(store: Store, pieces: Sequence[Piece]) -> Iterator[CheckpointAct
     with translated(store, meta):
         columns = list(_columns(file, groups))
         typed, zoned = f"add.{STATS_PARSED}" in columns, statistics.zoned_times(file)
-        batches = file.iter_batches(_BATCH_ROWS, row_groups=list(groups), columns=columns)
+        most = rows_at_once(file.metadata, groups, most=_BATCH_ROWS)
+        batches = file.iter_batches(most, row_groups=list(groups), columns=columns)
     cursor = _Cursor(batches)
     for piece in pieces:
         with translated(store, meta):

@@ -1,6 +1,6 @@
 """Parquet files in a store, of which only the parts are read that the caller asks for."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
@@ -17,6 +17,9 @@ from deltamirror.storage.store import Meta, Store
 _WHOLE_BYTES: Final = 4 * 1024 * 1024
 """Up to here, one request for all is faster than several for parts."""
 
+_DECODED_BYTES: Final = 256 * 1024 * 1024
+"""Far below the two gigabytes that Arrow decodes of a column of texts at once."""
+
 
 def opened(store: Store, meta: Meta) -> pq.ParquetFile:
     """The file; InvalidInput where it is none. Reading from it is to be ``translated``."""
@@ -26,6 +29,14 @@ def opened(store: Store, meta: Meta) -> pq.ParquetFile:
         file = pq.ParquetFile(source, coerce_int96_timestamp_unit="us", pre_buffer=True)
     _require_bounded(store, meta, file.metadata)
     return file
+
+
+def rows_at_once(footer: pq.FileMetaData, groups: Iterable[int], *, most: int) -> int:
+    """How many rows of some row groups are decoded at once: fewer than ``most`` where they have many bytes."""
+    for group in map(footer.row_group, groups):
+        if group.num_rows and group.total_byte_size > 0:
+            most = min(most, _DECODED_BYTES * group.num_rows // group.total_byte_size)
+    return max(most, 1)
 
 
 def _ranged(store: Store, meta: Meta) -> RangedFile:

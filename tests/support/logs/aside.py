@@ -7,7 +7,7 @@ import pytest
 
 from deltamirror.deltalog.checkpoint import reconciliation
 from deltamirror.deltalog.checkpoint.scratch import Gathering, Pile
-from deltamirror.publish.checkpoint import fetching, grouping, placement
+from deltamirror.publish.checkpoint import fetching, grouping, placement, v2_base
 
 
 @contextmanager
@@ -19,6 +19,7 @@ def as_if_large() -> Iterator[None]:
         patch.setattr(reconciliation.reconciled, "__kwdefaults__", {"in_memory": 0})
         patch.setattr(reconciliation, "_PIECE_ROWS", 3)
         patch.setattr(reconciliation, "_RANGES", 4)
+        patch.setattr(v2_base, "_IN_MEMORY", 0)
         for module in (fetching, placement):
             patch.setattr(module, "PIECE_BYTES", 1_000)
         yield

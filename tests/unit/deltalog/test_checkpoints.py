@@ -1,9 +1,11 @@
 """A checkpoint of any shape says the same as the commits that it stands for; piece by piece, it says all of it."""
 
 import pickle
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from deltamirror.delta.actions import DeletionVector, Txn
@@ -14,6 +16,7 @@ from deltamirror.deltalog.checkpoint.content import CheckpointState, replay
 from deltamirror.deltalog.checkpoints import checkpoint_pieces, read_checkpoint, read_pieces
 from deltamirror.deltalog.listing import CheckpointFiles, read_listing
 from deltamirror.errors import CapacityExceeded, DeltaMirrorError, InvalidInput, Transient, Unsupported
+from deltamirror.ops.validate.checkpoints import CheckpointCounts, file_findings
 from deltamirror.storage.store import Store
 from tests.support.imports.foreign_logs import (
     HISTORY,
@@ -97,6 +100,36 @@ def test_pieces_are_bounded_and_together_the_checkpoint(
     ]
     assert pa.concat_tables([each.files for each in one_by_one]).equals(MANY.files)
     assert_same_state(read_checkpoint(store, only_checkpoint(store)), MANY)
+
+
+@pytest.mark.parametrize("row_group_size", [7, 60, 400])
+@pytest.mark.parametrize("most_bytes", [1, 100_000])
+def test_rows_of_long_texts_are_decoded_few_at_a_time(
+    store: Store, monkeypatch: pytest.MonkeyPatch, most_bytes: int, row_group_size: int
+) -> None:
+    texts = [f'{{"numRecords":{number},"others":"{str(number) * 3_000}"}}' for number in range(100, 200)]
+    state = state_after([first_commit(), commit(*(file(f"f-{text[14:17]}", stats=text) for text in texts))])
+    most, found = max(1, most_bytes // len(texts[0])), list[int]()
+    monkeypatch.setattr(log_parquet, "_DECODED_BYTES", most_bytes)
+    monkeypatch.setattr(pq.ParquetFile, "iter_batches", counted(pq.ParquetFile.iter_batches, found))
+    put_classic(store, 1, rows(state), row_group_size=row_group_size)
+    pieces = checkpoint_pieces(store, only_checkpoint(store))
+    assert max(piece.rows for piece in pieces) <= most
+    assert pa.concat_tables([each.files for each in read_pieces(store, pieces)]).equals(state.files)
+    assert max(found) <= most
+    found.clear()
+    (meta,) = only_checkpoint(store).metas
+    assert list(file_findings(store, meta, CheckpointCounts())) == []
+    assert 0 < max(found) <= most
+
+
+def counted(iter_batches: Callable[..., Iterator[pa.RecordBatch]], counts: list[int]) -> Callable[..., object]:
+    def batches(*args: object, **options: object) -> Iterator[pa.RecordBatch]:
+        for batch in iter_batches(*args, **options):
+            counts.append(batch.num_rows)
+            yield batch
+
+    return batches
 
 
 def test_a_large_file_is_read_by_ranges(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -39,17 +39,18 @@ _SAMPLES: Final = 32
 
 def reconciled(adds: pa.Table, removes: pa.Table, *, in_memory: int = _IN_MEMORY) -> FileActions:
     """The rows with the highest ``ordinal`` of each key, in the order of keys: path first, then vector."""
-    if adds.nbytes + removes.nbytes <= in_memory:
-        return _reconciled(adds, removes)
     files, tombstones = (Gathering(each.drop_columns(["ordinal"]).schema) for each in (adds, removes))
-    for some_files, some_tombstones in in_threads(lambda each: _reconciled(*each), by_ranges(adds, removes)):
+    ranges = by_ranges(adds, removes, in_memory=in_memory)
+    for some_files, some_tombstones in in_threads(lambda each: _reconciled(*each), ranges):
         files.add(some_files)
         tombstones.add(some_tombstones)
     return files.whole(), tombstones.whole()
 
 
-def by_ranges(one: pa.Table, other: pa.Table) -> Iterator[tuple[pa.Table, pa.Table]]:
-    """The rows of two tables of file actions, those of one range of keys after the other, in their order."""
+def by_ranges(one: pa.Table, other: pa.Table, *, in_memory: int = _IN_MEMORY) -> Iterator[tuple[pa.Table, pa.Table]]:
+    """The rows of two tables of file actions, those of one range of keys after the other; few of them all at once."""
+    if one.nbytes + other.nbytes <= in_memory:
+        return iter([(one, other)])
     bounds = _bounds(pa.concat_arrays([*_samples(one), *_samples(other)]), _RANGES)
     return zip(_divided(one, bounds), _divided(other, bounds), strict=True)
 
@@ -95,9 +96,10 @@ def _divided(files: pa.Table, bounds: pa.Array) -> Iterator[pa.Table]:
     ranges = [Gathering(files.schema, _RANGE_BYTES, aside) for _ in range(len(bounds) + 1)]
     for piece in pieces(files):
         numbers = pc.search_sorted(bounds, keys_of(piece), side="right")
-        ordered, first = piece.take(pc.sort_indices(numbers)), 0
+        whole, order, first = piece.combine_chunks(), pc.sort_indices(numbers), 0
         for each, size in zip(ranges, _sizes(numbers, len(ranges)), strict=True):
-            each.add(ordered.slice(first, size))
+            if size:  # copied: even a slice of no rows holds the memory of the whole piece
+                each.add(whole.take(order.slice(first, size)))
             first += size
     for each in ranges:
         each.end()

@@ -1,6 +1,6 @@
-"""The actions of a Parquet file, read row group by row group: what is many of them lies aside."""
+"""The actions of a checkpoint, read part by part: what is many of them lies aside."""
 
-from collections.abc import Container
+from collections.abc import Container, Iterable
 
 import pyarrow as pa
 
@@ -18,12 +18,17 @@ def parquet_actions(
     """The actions of all rows of files, in order, but for row groups of some numbers; files have these ``columns``."""
     numbers = ((file, number) for file in files for number in range(file.metadata.num_row_groups))
     places = [(file, number) for file, number in numbers if number not in without]
+    return gathered(in_threads(lambda place: _actions(*place, columns), places), columns=columns)
+
+
+def gathered(parts: Iterable[CheckpointActions], *, columns: pa.Schema = FILES) -> CheckpointActions:
+    """The actions of parts of a checkpoint, in order; what is many of them lies aside."""
     others: list[Action] = []
     adds, removes = Gathering(columns), Gathering(REMOVES)
-    for found in in_threads(lambda place: _actions(*place, columns), places):
-        others += found.others
-        adds.add(found.files)
-        removes.add(found.removes)
+    for part in parts:
+        others += part.others
+        adds.add(part.files)
+        removes.add(part.removes)
     return CheckpointActions(others, adds.whole(), removes.whole())
 
 

@@ -27,8 +27,8 @@ _LARGEST_SCHEMA: Final = 64 * 1024
 """Texts that are remembered: a small checkpoint takes as long for its schema as for its rows."""
 
 _PIECE_ROWS: Final = 32 * 1024
-_PIECE_BYTES: Final = 512 * 1024 * 1024
-"""Far below the two gigabytes of a string column."""
+_PIECE_BYTES: Final = 64 * 1024 * 1024
+"""Far below the two gigabytes of a string column: threads make several batches at a time."""
 
 
 def row_batches(state: CheckpointState) -> Iterator[pa.RecordBatch]:

@@ -1,5 +1,6 @@
 """Which statistics a table has: the columns of ``stats_parsed``, which follow from its schema and its properties."""
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Final
@@ -10,6 +11,7 @@ from deltamirror.delta.schema import Decimal, Field, Primitive, StructType, pars
 from deltamirror.delta.schema.columns import column_paths
 from deltamirror.errors import InvalidInput
 
+_INTEGER: Final = re.compile(r"[+-]?\d{1,18}", re.ASCII)
 _LONG: Final = Primitive("long")
 _WITH_BOUNDS: Final = frozenset(
     {"byte", "short", "integer", "long", "float", "double", "date", "timestamp", "timestamp_ntz", "string"}
@@ -67,9 +69,10 @@ def _indexed(metadata: Metadata) -> tuple[Field, ...]:
 
 
 def _most_leaves(metadata: Metadata) -> int:
+    """Below zero it stands for all. Delta Spark lets users set -1 or more, but reads whatever number is there."""
     known = PROPERTIES["delta.dataSkippingNumIndexedCols"]
     text = metadata.configuration.get(known.key, known.default or "")
-    if not known.accepts(text):
+    if _INTEGER.fullmatch(text) is None:
         raise InvalidInput(
             f"property {known.key} has to be {known.expects}, not {text!r}", hint="set the property to such a value"
         )

@@ -13,6 +13,8 @@ from deltamirror.delta.chunks import commit_digest
 from deltamirror.delta.replay import State
 from deltamirror.deltalog.checkpoint import content
 from deltamirror.deltalog.checkpoint.content import CheckpointState
+from deltamirror.deltalog.checkpoint.layout import checkpoint_columns
+from deltamirror.deltalog.checkpoint.statistics import statistics_schema
 from deltamirror.errors import Internal
 from deltamirror.publish.checkpoint.base_checkpoint import read_base
 from deltamirror.publish.checkpoint.classic_base import UNREADABLE, ClassicBase
@@ -78,8 +80,9 @@ def _from_base(
     times = {"base_committed_at": recorded.committed_at, "committed_at": unit.committed_at}
     if not content.can_continue(base.metadata, newer.others.metadata, **times):
         raise BaseUnusable
-    is_alike = isinstance(base, V2Base) == is_v2(newer.others)
     others = newer.others
+    _check_columns(others)
+    is_alike = isinstance(base, V2Base) == is_v2(others)
     with _reading_base():
         unchanged = base.unchanged(newer, unit) if is_alike else []
         numbers = [each.number for each in unchanged]
@@ -91,6 +94,12 @@ def _from_base(
         unchanged=UnchangedGroups(base.data, numbers) if unchanged and isinstance(base, ClassicBase) else None,
         sidecars=_named_again(base, unchanged) if unchanged and isinstance(base, V2Base) else None,
     )
+
+
+def _check_columns(wanted: State) -> None:
+    """Metadata that no checkpoint can be made of fails the unit: the error does not condemn the base."""
+    checkpoint_columns(wanted.metadata, wanted.protocol)
+    statistics_schema(wanted.metadata, wanted.protocol)
 
 
 def _named_again(base: V2Base, unchanged: Sequence[Group]) -> UnchangedSidecars:

@@ -97,7 +97,8 @@ def unchanged_groups(
 
 
 def _is_small(group: Group, most_bytes: int) -> bool:
-    return group.num_rows < grouping.FEWEST_ROWS or group.least_bytes < most_bytes // _SMALL_PART
+    has_few_rows = grouping.has_few_rows(group.num_rows, group.least_bytes)
+    return has_few_rows or group.least_bytes < most_bytes // _SMALL_PART
 
 
 def is_too_large(group: Group, most_bytes: int) -> bool:

@@ -35,10 +35,10 @@ sidecars as it has to, at most.
 
 @dataclass(frozen=True, slots=True)
 class SidecarFile:
-    """A sidecar as the checkpoint names it, and its bytes, which are those that were written."""
+    """A sidecar as the checkpoint names it, and its file, which is the one that was written."""
 
     named: Sidecar
-    data: pa.Buffer
+    file: parquet.File
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,22 +51,22 @@ class UnchangedSidecars:
 
 
 def unchanged_sidecars(
-    files: Sequence[SidecarFile],
+    sidecars: Sequence[SidecarFile],
     newer: FileActions,
     unit: CheckpointUnit,
     *,
     tombstones_after: int,
     has_form: Callable[[pa.Buffer], bool],
 ) -> list[Group]:
-    """Those that no newer action and no expiry changes, each as one group with its place among ``files``.
+    """Those that no newer action and no expiry changes, each as one group with its place among ``sidecars``.
 
     The next checkpoint's sidecars have a form: one without it is not among them.
     """
-    opened = [parquet.File(file.data) for file in files]
-    groups = [groups_of(file, compression=unit.compression) for file in opened]
+    files = [each.file for each in sidecars]
+    groups = [groups_of(file, compression=unit.compression) for file in files]
     lasting = [
         whole
-        for number, file in enumerate(opened)
+        for number, file in enumerate(files)
         if (whole := _whole(file, groups[number], number, unit)) is not None
         and has_form(file.data)
         and (whole.removes is None or whole.oldest > tombstones_after)
@@ -74,7 +74,7 @@ def unchanged_sidecars(
     sought = [Sought(table) for table in newer]
     lasting = without_crowds(lasting)
     places = [(each.number, group) for each in lasting for group in groups[each.number]]
-    judged = in_threads(lambda place: has_any(opened[place[0]], place[1], sought), places)
+    judged = in_threads(lambda place: has_any(files[place[0]], place[1], sought), places)
     changed = {number for (number, _), is_changed in zip(places, judged, strict=True) if is_changed}
     return [each for each in lasting if each.number not in changed]
 

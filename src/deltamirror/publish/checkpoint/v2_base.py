@@ -1,11 +1,14 @@
 """A checkpoint with sidecars, of which the next one names some again, and reads the others."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from hashlib import sha256
+from threading import Lock
 from typing import Final, Self
+
+import pyarrow as pa
 
 from deltamirror.delta import names
 from deltamirror.delta.actions import Action, Metadata, Protocol, Sidecar
@@ -14,6 +17,7 @@ from deltamirror.deltalog.checkpoint import content, parquet
 from deltamirror.deltalog.checkpoint.content import Newer
 from deltamirror.deltalog.checkpoint.layout import file_columns
 from deltamirror.deltalog.checkpoint.reconciliation import FileActions
+from deltamirror.deltalog.checkpoint.scratch import Pile
 from deltamirror.deltalog.checkpoint.state import tombstones_after
 from deltamirror.errors import InvalidInput
 from deltamirror.publish.checkpoint.encoding import encoded
@@ -27,6 +31,8 @@ from deltamirror.storage.store import Store
 from deltamirror.work import CheckpointBase, CheckpointUnit
 
 _THREADS: Final = 4
+_IN_MEMORY: Final = 256 * 1024 * 1024
+"""So many bytes of all sidecars; more of them lie aside."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +52,7 @@ class V2Base:
         """
         file, state = read_top(top, source=base.name), State()
         state.apply(file.others)
-        with ThreadPoolExecutor(_THREADS, thread_name_prefix="sidecar") as threads:
-            sidecars = list(threads.map(partial(_fetched, store, file, base.version), file.sidecars))
+        sidecars = _fetched_together(file.sidecars, partial(_fetched, store, file, base.version))
         return cls(sidecars, file.others, state.metadata, state.protocol)
 
     def unchanged(self, newer: Newer, unit: CheckpointUnit) -> list[Group]:
@@ -72,14 +77,31 @@ class V2Base:
 
     def file_actions(self, metadata: Metadata, protocol: Protocol, *, without: Collection[int]) -> FileActions:
         """The files and tombstones of all sidecars but some, for a checkpoint with these."""
-        files = [parquet.File(each.data) for number, each in enumerate(self.sidecars) if number not in without]
+        files = [each.file for number, each in enumerate(self.sidecars) if number not in without]
         return older_actions(files, (self.metadata, self.protocol), wanted=(metadata, protocol))
 
 
-def _fetched(store: Store, file: TopFile, version: int, sidecar: Sidecar) -> SidecarFile:
+def _fetched_together(sidecars: Sequence[Sidecar], fetch: Callable[[Sidecar], pa.Buffer]) -> list[SidecarFile]:
+    """The files of sidecars, in one pile: each of them is small, but there may be hundreds."""
+    pile, lock = Pile(_IN_MEMORY), Lock()
+
+    def place_of(sidecar: Sidecar) -> tuple[int, int]:
+        data = fetch(sidecar)
+        with lock:
+            pile.add(data)
+            return pile.size - data.size, data.size
+
+    with ThreadPoolExecutor(_THREADS, thread_name_prefix="sidecar") as threads:
+        places = list(threads.map(place_of, sidecars))
+    whole = pile.whole()
+    files = (parquet.File(whole.slice(start, size)) for start, size in places)
+    return [SidecarFile(named, file) for named, file in zip(sidecars, files, strict=True)]
+
+
+def _fetched(store: Store, file: TopFile, version: int, sidecar: Sidecar) -> pa.Buffer:
     data = fetched(store, f"{names.SIDECARS}/{sidecar.path}")
     if data is None:
         raise InvalidInput(f"there is no sidecar {sidecar.path} in {store.location}")
     if not file.is_as_written(sidecar, version, sha256(data).digest()):
         raise InvalidInput(f"the sidecar {sidecar.path} in {store.location} is not the one that was written")
-    return SidecarFile(sidecar, data)
+    return data

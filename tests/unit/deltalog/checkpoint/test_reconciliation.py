@@ -1,5 +1,7 @@
 """The newest action of each file wins, in the order of files, in however many ranges and files they are sorted."""
 
+from collections.abc import Callable
+
 import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -58,3 +60,22 @@ def test_rows_keep_all_their_columns_also_those_without_a_value(most: int, monke
     ]
     assert files["deletionVector"].null_count == 3
     assert tombstones.num_rows == 0
+
+
+@pytest.mark.parametrize("step", [1, 7], ids=["paths rise with time", "paths come in any order"])
+def test_what_is_put_aside_is_not_in_memory_as_well(step: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    count, piece_rows = 20_000, 500
+    files = table_of([(number, f"day={number * step % count:010}", None) for number in range(count)])
+    piece_bytes, none, held = files.slice(0, piece_rows).nbytes, table_of([]), [pa.total_allocated_bytes()]
+
+    def keys_of(piece: pa.Table, keys_of: Callable[[pa.Table], pa.Array] = reconciliation.keys_of) -> pa.Array:
+        held.append(pa.total_allocated_bytes())
+        return keys_of(piece)
+
+    monkeypatch.setattr(reconciliation, "keys_of", keys_of)
+    monkeypatch.setattr(reconciliation, "_PIECE_ROWS", piece_rows)
+    monkeypatch.setattr(reconciliation, "_RANGES", 4)
+    monkeypatch.setattr(reconciliation, "_RANGE_BYTES", piece_bytes // 4)
+    ranges = reconciliation.by_ranges(files, none, in_memory=0)
+    assert max(held) - held[0] < piece_bytes
+    assert sum(some.num_rows for some, _ in ranges) == count

@@ -55,8 +55,16 @@ def test_the_first_leaves_have_statistics_as_many_as_the_property_says() -> None
 
 
 def test_a_number_of_columns_that_is_none_is_refused() -> None:
-    with pytest.raises(InvalidInput, match="dataSkippingNumIndexedCols has to be an integer"):
-        statistics_schema(table("a int", dataSkippingNumIndexedCols="many"), PROTOCOL)
+    for value in ("many", "", "1.5", "- 1"):
+        with pytest.raises(InvalidInput, match="dataSkippingNumIndexedCols has to be an integer"):
+            statistics_schema(table("a int", dataSkippingNumIndexedCols=value), PROTOCOL)
+
+
+def test_any_number_of_columns_of_another_writer_is_read_and_one_below_zero_stands_for_all() -> None:
+    columns = "a int, b int, c int"
+    assert names(table(columns, dataSkippingNumIndexedCols="-2"), "nullCount") == ["a", "b", "c"]
+    assert names(table(columns, dataSkippingNumIndexedCols="+2"), "nullCount") == ["a", "b"]
+    assert names(table(columns, dataSkippingNumIndexedCols="99999999999"), "nullCount") == ["a", "b", "c"]
 
 
 def test_named_columns_have_statistics_and_a_struct_stands_for_what_is_in_it() -> None:

@@ -1,7 +1,10 @@
 """The checkpoint to start from is believed if it is the one that was recorded, with all of its sidecars."""
 
+import tempfile
+from collections.abc import Callable
 from dataclasses import replace
 from hashlib import sha256
+from typing import BinaryIO
 from uuid import uuid4
 
 import pytest
@@ -11,6 +14,7 @@ from deltamirror.delta import lines
 from deltamirror.delta.actions import CheckpointMetadata, Sidecar
 from deltamirror.deltalog.checkpoint.layout import FILES
 from deltamirror.errors import InvalidInput
+from deltamirror.publish.checkpoint import v2_base
 from deltamirror.publish.checkpoint.base_checkpoint import read_base
 from deltamirror.publish.checkpoint.classic_base import UNREADABLE, ClassicBase
 from deltamirror.publish.checkpoint.v2_base import V2Base
@@ -57,12 +61,31 @@ def test_a_checkpoint_with_sidecars_is_the_state_that_they_give_together(store: 
     assert isinstance(found, V2Base)
     assert sorted(map(repr, found.others)) == sorted(map(repr, expected.others))
     assert (found.metadata, found.protocol) == (expected.metadata, expected.protocol)
-    assert [each.data.to_pybytes() for each in found.sidecars] == [objects(store)[key] for key in sidecars_of(store)]
+    assert [bytes(each.file.data) for each in found.sidecars] == [objects(store)[key] for key in sidecars_of(store)]
     files, removes = found.file_actions(found.metadata, found.protocol, without=())
     assert files.select(FILES.names).equals(expected.files)
     assert removes.equals(expected.removes)
     files, _ = found.file_actions(found.metadata, found.protocol, without={0})
     assert files.select(FILES.names).equals(expected.files.slice(3))
+
+
+@pytest.mark.parametrize(("fewer", "num_files"), [(1, 1), (0, 0)], ids=["beyond the limit", "within it"])
+def test_sidecars_that_are_many_bytes_together_lie_aside_in_one_file(
+    store: Store, monkeypatch: pytest.MonkeyPatch, fewer: int, num_files: int
+) -> None:
+    base, files = published(store, V2), list[BinaryIO]()
+    expected = [objects(store)[key] for key in sidecars_of(store)]
+
+    def temporary(open_file: Callable[[], BinaryIO] = tempfile.TemporaryFile) -> BinaryIO:
+        files.append(open_file())
+        return files[-1]
+
+    monkeypatch.setattr(tempfile, "TemporaryFile", temporary)
+    monkeypatch.setattr(v2_base, "_IN_MEMORY", sum(map(len, expected)) - fewer)
+    found = read_base(base, store)
+    assert isinstance(found, V2Base)
+    assert [bytes(each.file.data) for each in found.sidecars] == expected
+    assert len(files) == num_files
 
 
 @KINDS

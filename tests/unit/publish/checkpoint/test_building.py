@@ -203,6 +203,14 @@ def test_want_of_memory_and_a_store_that_fails_do_not_condemn_a_base(
 
 
 @KINDS
+def test_metadata_that_no_checkpoint_can_be_made_of_does_not_condemn_a_base(store: Store, commits: list[bytes]) -> None:
+    unreadable = first_commit(v2=commits is V2, configuration={"delta.dataSkippingNumIndexedCols": "many"})
+    base = published(store, commits)
+    with pytest.raises(InvalidInput, match="dataSkippingNumIndexedCols"):
+        built_of(store, unit([*commits, unreadable], base=base))
+
+
+@KINDS
 def test_a_base_without_tombstones_that_count_again_is_not_used(store: Store, commits: list[bytes]) -> None:
     short, long = (
         first_commit(v2=commits is V2, configuration={"delta.deletedFileRetentionDuration": f"interval {time}"})

@@ -56,6 +56,17 @@ def test_row_groups_are_full_but_never_of_few_rows(
 
 
 @pytest.mark.parametrize(
+    ("enough_rows", "most_rows", "expected"),
+    [(5, 1, [4, 4, 4, 1]), (4, 1, [4, 4, 4, 1]), (3, 1, [3, 3, 3, 3, 1]), (0, 1, [1] * 13), (3, 6, [6, 6, 1])],
+)
+def test_row_groups_of_long_rows_may_have_few(
+    monkeypatch: pytest.MonkeyPatch, enough_rows: int, most_rows: int, expected: list[int]
+) -> None:
+    monkeypatch.setattr(grouping, "ENOUGH_BYTES", enough_rows * ROW_BYTES)
+    assert sizes_of(row_groups(batches(6, 7), SCHEMA, most_rows * ROW_BYTES)) == expected
+
+
+@pytest.mark.parametrize(
     ("batch_sizes", "most_rows", "expected"),
     [
         ((2,), 8, [2]),
@@ -71,6 +82,11 @@ def test_other_actions_have_a_row_group_to_themselves_unless_files_are_few(
     batch_sizes: tuple[int, ...], most_rows: int, expected: list[int]
 ) -> None:
     assert sizes_of(classic_row_groups(batches(*batch_sizes), SCHEMA, most_rows * ROW_BYTES)) == expected
+
+
+def test_other_actions_do_not_share_the_row_group_of_a_few_long_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(grouping, "ENOUGH_BYTES", 3 * ROW_BYTES)
+    assert sizes_of(classic_row_groups(batches(2, 7), SCHEMA, ROW_BYTES)) == [2, 3, 3, 1]
 
 
 def test_rows_of_unequal_size_are_measured_one_by_one() -> None:

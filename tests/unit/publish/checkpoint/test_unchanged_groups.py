@@ -107,6 +107,13 @@ def test_the_footer_tells_what_a_row_group_has() -> None:
     assert [each.has_others for each in found_in(data)] == [False, True]
 
 
+def test_a_row_group_of_few_rows_stays_where_these_are_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = file_of(added("a" * 3_000), added("b"), added("c", "d"))
+    assert staying(data, most_bytes=100) == [2]
+    monkeypatch.setattr(grouping, "ENOUGH_BYTES", 10_000)
+    assert staying(data, most_bytes=100) == [0, 2]
+
+
 def test_a_row_group_has_at_least_the_bytes_of_its_numbers_however_few_it_has_encoded() -> None:
     (found,) = found_in(file_of(added(*["a"] * 3_000)))
     assert found.num_bytes < found.least_bytes == 3_000 * ROW_BYTES

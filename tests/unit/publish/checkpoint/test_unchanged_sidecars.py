@@ -115,9 +115,8 @@ def test_a_tombstone_expires_at_the_very_time(life: Life, chain: SidecarChain) -
         if all(times) and times:
             judged += 1
             for after, expected in ((min(times) - 1, 1), (min(times), 0)):
-                stay = unchanged_sidecars(
-                    [SidecarFile(NAMED, data)], NOTHING, wanted, tombstones_after=after, has_form=lambda _: True
-                )
+                sidecar = SidecarFile(NAMED, parquet.File(data))
+                stay = unchanged_sidecars([sidecar], NOTHING, wanted, tombstones_after=after, has_form=lambda _: True)
                 assert len(stay) == expected
     assert judged
 
