@@ -202,7 +202,7 @@ def test_while_the_database_is_away_nothing_is_put_and_then_the_mirror_goes_on(t
 @pytest.mark.requirement("R58")
 @pytest.mark.parametrize(
     ("module", "question", "times"),
-    [(lease_guard, "held_for", 2), (execution, "with_chunks", 1)],
+    [(lease_guard, "held_together", 2), (execution, "with_chunks", 1)],
     ids=["asked for a lease", "asked for the lines"],
 )
 @pytest.mark.parametrize("lane", [Lane.COMMITS, Lane.CHECKPOINTS])

@@ -16,6 +16,7 @@ from deltamirror.config.load import Loaded, origin_in_block
 from deltamirror.config.settings import Settings
 
 _PER_TABLE: Final = {key.path: key for key in keys(Settings) if key.per_table}
+_OF_PROPERTY: Final = {key.table_property: key for key in _PER_TABLE.values()}
 _ENABLED: Final = _PER_TABLE["mirror.enabled"]
 
 
@@ -47,9 +48,9 @@ def configured_values(settings: Settings, path: str) -> list[Any]:
 
 def ignored_properties(properties: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     """The properties of a table that are settings and cannot be read, each with what it has to be."""
-    for key in _PER_TABLE.values():
-        if key.table_property in properties and _read(key, properties) is None:
-            yield key.table_property, key.kind
+    for name, key in _OF_PROPERTY.items():
+        if name in properties and _read(key, properties) is None:
+            yield name, key.kind
 
 
 def switched_by(properties: Mapping[str, str]) -> bool | None:
@@ -79,9 +80,9 @@ def _overriding(settings: Settings, table: str, properties: Mapping[str, str]) -
         if fnmatchcase(table, block.match):
             for path, value in block.values:
                 yield _PER_TABLE[path], value, origin_in_block(number, path)
-    for key in _PER_TABLE.values():
-        if (value := _read(key, properties)) is not None:
-            yield key, value, f"table property {key.table_property}"
+    for name in _OF_PROPERTY.keys() & properties.keys():
+        if (value := _read(_OF_PROPERTY[name], properties)) is not None:
+            yield _OF_PROPERTY[name], value, f"table property {name}"
 
 
 def _read(key: Key, properties: Mapping[str, str]) -> Any:

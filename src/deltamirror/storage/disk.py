@@ -5,7 +5,7 @@ import os
 import stat
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import accumulate
 from pathlib import Path
 from typing import BinaryIO, Final
@@ -33,11 +33,11 @@ class DiskStore:
     """
 
     root: Path
+    location: str = field(init=False, repr=False, compare=False)
+    """The canonical location."""
 
-    @property
-    def location(self) -> str:
-        """The canonical location."""
-        return canonical_location(str(self.root))
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "location", canonical_location(str(self.root)))
 
     def create(self, key: str, data: Data, *, synced: bool = True) -> Created | Exists:
         """Link a synced file to its name, which fails if the name is taken."""

@@ -27,7 +27,7 @@ _WITH_ACCOUNT = ("abfs", "abfss")
 """As in ``abfs://container@account.dfs.core.windows.net/path``."""
 _WINDOWS_PATH = re.compile(r"[A-Za-z]:[\\/]|\\\\")
 """With a drive, or with a server behind two backslashes."""
-_FIRST_PRINTABLE = 0x20
+_CONTROL = re.compile(r"[\x00-\x1f]")
 _USERINFO = re.compile(r"//.*@")
 
 
@@ -152,7 +152,7 @@ def _with_one_host(bucket: str) -> str:
 
 
 def _has_controls(text: str) -> bool:
-    return any(ord(character) < _FIRST_PRINTABLE for character in text)
+    return _CONTROL.search(text) is not None
 
 
 def _is_utf8(text: str) -> bool:

@@ -2,13 +2,17 @@
 
 import threading
 import time
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
 
 import pytest
 
 from deltamirror import Catalog
 from deltamirror.errors import LeaseLost
 from deltamirror.pipeline.run import lease_guard as guard_module
-from deltamirror.pipeline.run.lease_guard import LeaseGuard
+from deltamirror.pipeline.run.lease_guard import LeaseAnswers, LeaseGuard
+from deltamirror.txnlog.database.access import Database
+from deltamirror.txnlog.queue.leases import held_together
 from deltamirror.work import Lane, Lease
 from tests.support.lakes.lake import create, execute
 from tests.support.mirrors.claims import claimed
@@ -37,7 +41,7 @@ def watch(monkeypatch: pytest.MonkeyPatch) -> Watch:
 def guard_of(catalog: Catalog, given_up: threading.Event | None = None) -> LeaseGuard:
     create(catalog)
     [mine] = claimed(catalog)
-    return LeaseGuard("t", mine.lease, catalog.database, given_up or threading.Event())
+    return LeaseGuard("t", mine.lease, LeaseAnswers(catalog.database), given_up or threading.Event())
 
 
 def take_over(catalog: Catalog) -> None:
@@ -67,16 +71,86 @@ def test_an_answer_is_good_for_half_of_the_time_that_is_left_and_no_longer(
 ) -> None:
     asked = list[float]()
 
-    def left(*_: object) -> float:
+    def left(_: object, leases: Collection[Lease]) -> Mapping[Lease, float]:
         asked.append(watch.now)
-        return 0.020
+        return dict.fromkeys(leases, 0.020)
 
-    monkeypatch.setattr(guard_module, "held_for", left)
+    monkeypatch.setattr(guard_module, "held_together", left)
     guard = guard_of(catalog)
     for moment in (100.0, 100.009, 100.010, 100.019, 100.021):
         watch.now = moment
         guard()
     assert asked == [100.0, 100.010, 100.021]
+
+
+@dataclass
+class Questions:
+    """Of which tables the database is asked for leases."""
+
+    asked: list[set[int]] = field(default_factory=list)
+
+    def ask(self, database: Database, leases: Collection[Lease]) -> Mapping[Lease, float]:
+        self.asked.append({lease.table_id for lease in leases})
+        return held_together(database, leases)
+
+
+@pytest.fixture
+def questions(monkeypatch: pytest.MonkeyPatch) -> Questions:
+    found = Questions()
+    monkeypatch.setattr(guard_module, "held_together", found.ask)
+    return found
+
+
+def leases_of(catalog: Catalog, number: int) -> list[Lease]:
+    for each in range(number):
+        create(catalog, f"t{each}")
+    return [each.lease for each in claimed(catalog, limit=number)]
+
+
+def test_one_question_is_for_all_leases_of_a_job(catalog: Catalog, watch: Watch, questions: Questions) -> None:
+    leases, answers = leases_of(catalog, 3), LeaseAnswers(catalog.database)
+    with answers.asked_together(leases):
+        for _ in range(2):
+            for lease in leases:
+                LeaseGuard("t", lease, answers, threading.Event())()
+            watch.now += 0.050
+    assert questions.asked == [{lease.table_id for lease in leases}] * 2
+
+
+def test_of_leases_that_are_asked_for_together_the_one_that_is_lost_is_noticed(catalog: Catalog, watch: Watch) -> None:
+    leases, answers = leases_of(catalog, 3), LeaseAnswers(catalog.database)
+    lost = leases[1]
+    with answers.asked_together(leases):
+        guards = {lease: LeaseGuard("t", lease, answers, threading.Event()) for lease in leases}
+        for guard in guards.values():
+            guard()
+        execute(catalog, "UPDATE dl_leases SET epoch = epoch + 1 WHERE table_id = :of", of=lost.table_id)
+        watch.now += 0.050
+        for lease in (leases[0], leases[2]):
+            guards[lease]()
+        with pytest.raises(LeaseLost):
+            guards[lost]()
+
+
+def test_leases_of_another_owner_or_lane_and_of_jobs_that_ended_are_not_asked_for(
+    catalog: Catalog, watch: Watch, questions: Questions
+) -> None:
+    [lease, ended], answers = leases_of(catalog, 2), LeaseAnswers(catalog.database)
+    others = [replace(lease, lane=Lane.CHECKPOINTS, table_id=7), replace(lease, owner="another", table_id=8)]
+    with answers.asked_together([ended]):
+        pass
+    with answers.asked_together([lease, *others]):
+        LeaseGuard("t", lease, answers, threading.Event())()
+    assert questions.asked == [{lease.table_id}]
+
+
+def test_a_failure_at_something_else_has_the_database_asked_anew(
+    catalog: Catalog, watch: Watch, questions: Questions
+) -> None:
+    guard = guard_of(catalog)
+    guard()
+    guard.confirm()
+    assert len(questions.asked) == 2
 
 
 def test_what_was_lost_stays_lost(catalog: Catalog, watch: Watch) -> None:
@@ -101,6 +175,7 @@ def test_without_a_database_the_lease_ends_by_the_clock_of_the_machine() -> None
     held, over = (
         Lease(table_id=1, lane=Lane.COMMITS, owner="me", epoch=1, held_until=until) for until in (float("inf"), 1.0)
     )
-    LeaseGuard("t", held, None, threading.Event())()
+    answers = LeaseAnswers(None)
+    LeaseGuard("t", held, answers, threading.Event())()
     with pytest.raises(LeaseLost):
-        LeaseGuard("t", over, None, threading.Event())()
+        LeaseGuard("t", over, answers, threading.Event())()

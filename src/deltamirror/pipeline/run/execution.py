@@ -15,7 +15,7 @@ from deltamirror.delta.chunks import Chunk
 from deltamirror.deltalog.delta_rs import require_delta_rs
 from deltamirror.errors import DeltaMirrorError, LeaseLost, Unavailable
 from deltamirror.pipeline.failures.our_errors import our_error
-from deltamirror.pipeline.run.lease_guard import LeaseGuard
+from deltamirror.pipeline.run.lease_guard import LeaseAnswers, LeaseGuard
 from deltamirror.publish.checkpoint.publishing import publish_checkpoint
 from deltamirror.publish.commits import publish_commits
 from deltamirror.publish.readings import LogReader, OpenedVersion, read_by_delta_rs
@@ -65,6 +65,7 @@ class Resources:
         is_task: bool = False,
     ) -> None:
         self.database = database
+        self.leases = LeaseAnswers(database)
         self.is_task = is_task
         """Whether all that this process does at a time is the work of one task, commits or checkpoints."""
         self._open_store, self._keys = open_store, keys
@@ -144,7 +145,7 @@ def _executed(unit: Unit, resources: Resources, given_up: threading.Event, clock
         store = resources.store(unit.address)
         reader = resources.reader(unit.address) if unit.verify is Verification.PARANOID else None
         stage = Stage.FETCH
-        guard = LeaseGuard(unit.table, unit.lease, resources.database, given_up)
+        guard = LeaseGuard(unit.table, unit.lease, resources.leases, given_up)
         unit = _carrying(unit, resources, guard, clock)
         stage = Stage.PUT if isinstance(unit, CommitUnit) else Stage.BUILD
         fetch = partial(_chunks, resources=resources, guard=guard)

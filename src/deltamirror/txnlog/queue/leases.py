@@ -6,7 +6,7 @@ no two processes wait for each other, and nothing that a writer locks is ever lo
 """
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, Final
@@ -20,6 +20,7 @@ from deltamirror.steps import Step
 from deltamirror.txnlog.database.access import Database, Session
 from deltamirror.txnlog.database.clock import CLOCK
 from deltamirror.txnlog.database.lists import one_of
+from deltamirror.txnlog.database.number_rows import number_rows, rows_value
 from deltamirror.txnlog.database.schema import leases, tables
 from deltamirror.txnlog.database.upsert import upsert
 from deltamirror.work import Lane, Lease
@@ -108,8 +109,15 @@ def surrender_all(session: Session, held: Sequence[Lease]) -> dict[Lease, int]:
 
 def held_for(database: Database, lease: Lease) -> float:
     """For how many seconds no other process can get a lease, from the moment of asking; 0 if it is not held."""
-    found = database.glance(_HELD, _identity(lease))
-    return found[0][0] / 1_000 if found else 0.0
+    return held_together(database, [lease]).get(lease, 0.0)
+
+
+def held_together(database: Database, held: Collection[Lease]) -> dict[Lease, float]:
+    """The leases of one owner and lane that are held, each with the seconds that ``held_for`` says."""
+    [(lane, owner)] = {(each.lane, each.owner) for each in held}
+    by_key = {(each.table_id, each.epoch): each for each in held}
+    values = {"in_lane": lane.value, "by_owner": owner, "held": rows_value(by_key)}
+    return {by_key[table_id, epoch]: left / 1_000 for table_id, epoch, left in database.glance(_HELD, values)}
 
 
 def _require_there(session: Session, table_id: int) -> None:
@@ -126,7 +134,17 @@ _MINE: ColumnElement[bool] = and_(
 )
 # Work on a table that was dropped ends: its location is another's once its leases are over.
 _IS_THERE: ColumnElement[bool] = exists().where(tables.c.table_id == leases.c.table_id, tables.c.name.is_not(None))
-_HELD = select(leases.c.expires_at - CLOCK).where(_MINE, leases.c.expires_at > CLOCK, _IS_THERE)
+_WANTED = number_rows("held", "table_id", "epoch")
+_HELD = (
+    select(leases.c.table_id, leases.c.epoch, leases.c.expires_at - CLOCK)
+    .join(_WANTED, and_(leases.c.table_id == _WANTED.c.table_id, leases.c.epoch == _WANTED.c.epoch))
+    .where(
+        leases.c.lane == bindparam("in_lane"),
+        leases.c.owner == bindparam("by_owner"),
+        leases.c.expires_at > CLOCK,
+        _IS_THERE,
+    )
+)
 _LONGER = CLOCK + bindparam("duration")
 # Never shorter, though leases are by now: an executor may go by what it was promised.
 _RENEW = (

@@ -29,8 +29,9 @@ class InProcessRunner:
 
     def run(self, units: Sequence[Unit]) -> Generator[list[Outcome]]:
         """The units, some at once; every call has threads of its own, so that none waits for another's store."""
-        units = prefetched(units, self._resources)
-        return work_on(units, threads=self._live.current.mirror.threads, resources=self._resources)
+        resources, threads = self._resources, self._live.current.mirror.threads
+        with resources.leases.asked_together(unit.lease for unit in units):
+            yield from work_on(prefetched(units, resources), threads=threads, resources=resources)
 
     def close(self) -> None:
         """Let go of the stores; the database is its owner's to close."""

@@ -49,10 +49,11 @@ def _outcomes(units: Sequence[Unit], *, threads: int, fetches: bool, seconds: fl
         _settings().check()
         resources = _resources(fetches)
     except DeltaMirrorError as error:
-        lacking = error  # the name that an except clause gives ends with it
-        return ([failed(unit, lacking, Stage.FETCH)] for unit in units)
-    timed = in_time(prefetched(units, resources), seconds)
-    return work_on(timed, threads=threads, resources=resources)
+        yield [failed(unit, error, Stage.FETCH) for unit in units]
+        return
+    with resources.leases.asked_together(unit.lease for unit in units):
+        timed = in_time(prefetched(units, resources), seconds)
+        yield from work_on(timed, threads=threads, resources=resources)
 
 
 def _explained(outcome: Outcome) -> Outcome:
