@@ -43,7 +43,6 @@ SUITES: Mapping[str, Callable[[Lab], Result]] = {
     "publish": publish.run,
     "levels": levels.run,
     "checkpoint": checkpoint.run,
-    "huge": huge.run,
     "import": importing.run,
     "opening": opening.run,
     "rows": rows.run,
@@ -51,6 +50,7 @@ SUITES: Mapping[str, Callable[[Lab], Result]] = {
     "lag": lag.run,
     "idle": idle.run,
     "commands": commands.run,
+    "huge": huge.run,
 }
 
 

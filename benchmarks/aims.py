@@ -28,6 +28,11 @@ _ROWS = 1.0
 _ONE_ROW = 20.0
 _JOB_APPEND = 1 / 1.2
 _HTTP_COMMITS = {8: ("eight", 10.0), 64: ("64", 100.0)}
+_BOUND_SPREAD = 2.0
+"""Of a bound without a peer: one machine is so much faster than another of its kind, or than itself at another hour."""
+_BUSY = 0.8
+_QUEUE_SPREAD = 6.0
+"""Of a time in a queue where all cores are at work: work that costs a tenth more waits several times as long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +43,8 @@ class Verdict:
     ratio: float
     aim: float
     note: str = ""
+    spread: float = 1.5
+    """By which factor the ratio of another run may differ, either way."""
 
     @property
     def is_reached(self) -> bool:
@@ -179,7 +186,8 @@ def _huge(figures: dict[str, Any]) -> Iterator[Verdict]:
     """Of a bound each: of memory, what is the process's own, since pages of mapped files are the system's to take."""
     files = f"{figures['count']:,} files"
     ratio, bare = (_HUGE_SECONDS / seconds for seconds in (figures["next"]["seconds"], figures["bare next"]))
-    yield Verdict(f"next checkpoint of {files}, of 10 s", ratio, 1.0, _beside(ratio, bare, "bare file"))
+    note = _beside(ratio, bare, "bare file")
+    yield Verdict(f"next checkpoint of {files}, of 10 s", ratio, 1.0, note, _BOUND_SPREAD)
     for which in ("first", "next"):
         yield Verdict(f"memory of the {which} one of {files}, of 2 GiB", _HUGE_MEBIBYTES / figures[which]["own"], 1.0)
 
@@ -237,15 +245,19 @@ def _lag(figures: dict[str, Any]) -> Iterator[Verdict]:
         for name, bound in bounds.items():
             if load in figures:
                 found = figures[load]
-                note = f"; {sum(found['cores'].values()):.1f} cores were at work"
-                yield Verdict(f"from commit to visible, {load} tables, {name}", bound / found[name], 1.0, note)
+                at_work, there = sum(found["cores"].values()), found["cores there"]
+                note = f"; {at_work:.1f} of {there} cores were at work"
+                spread = _BOUND_SPREAD if at_work < _BUSY * there else _QUEUE_SPREAD
+                what = f"from commit to visible, {load} tables, {name}"
+                yield Verdict(what, bound / found[name], 1.0, note, spread)
 
 
 def _idle(figures: dict[str, Any]) -> Iterator[Verdict]:
-    yield Verdict("an idle service, of a core", _IDLE_CORE / figures["core"], 1.0)
+    yield Verdict("an idle service, of a core", _IDLE_CORE / figures["core"], 1.0, spread=_BOUND_SPREAD)
 
 
 def _commands(figures: dict[str, Any]) -> Iterator[Verdict]:
     for name, bound in _COMMAND_SECONDS.items():
         ratio, bare = (bound / figures[key] for key in (name, f"bare {name}"))
-        yield Verdict(f"deltamirror {name}, of {bound} s", ratio, 1.0, _beside(ratio, bare, "bare imports"))
+        note = _beside(ratio, bare, "bare imports")
+        yield Verdict(f"deltamirror {name}, of {bound} s", ratio, 1.0, note, _BOUND_SPREAD)

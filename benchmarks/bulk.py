@@ -19,12 +19,15 @@ def run(lab: Lab) -> Result:
     inputs = {"ndjson": lab.folder / "adds.ndjson", "arrow": lab.folder / "adds.arrow"}
     write_ndjson(inputs["ndjson"], islice(adds(seed=1), count))
     write_arrow(inputs["arrow"], islice(adds(seed=1), count))
+    sources = _SOURCES[:1] if lab.quick else _SOURCES
     found = {"delta-rs": _said("delta-rs", _delta_rs(lab, inputs["ndjson"]))}
     for engine in ENGINES:
-        for source in _SOURCES[:1] if lab.quick else _SOURCES:
+        for source in sources:
             name = f"deltamirror {engine}, {source}"
-            found[name] = _said(name, _deltamirror(lab, engine, source, inputs))
-        found[f"bare {engine}"] = _said(f"bare {engine}", _bare(lab, engine, inputs))
+            with lab.place(engine) as place:
+                found[name] = _said(name, _deltamirror(place, source, inputs))
+                if source == sources[-1]:
+                    found[f"bare {engine}"] = _said(f"bare {engine}", _bare(lab, place))
     base = found["delta-rs"]["seconds"]
     rows = [(name, *_cells(figures, base)) for name, figures in found.items()]
     header = ("", "seconds", "faster", "CPU s", "MB", "peak MiB", "input MiB", "read s", "list s", "remove ms")
@@ -52,14 +55,13 @@ def _delta_rs(lab: Lab, ndjson: Path) -> dict[str, float]:
     return figures
 
 
-def _deltamirror(lab: Lab, engine: str, source: str, inputs: dict[str, Path]) -> dict[str, float]:
-    with lab.place(engine) as place:
-        figures: dict[str, float] = _commit(place, source, inputs)
-        figures["megabytes"] = place.megabytes()
-        figures["read"] = child.call(tasks.read_lines, place=place.json())
-        if source == _SOURCES[0]:
-            figures["list"] = child.call(tasks.list_files, place=place.json())
-            figures["remove"] = child.call(tasks.remove_one, place=place.json(), path=str(inputs["ndjson"]))
+def _deltamirror(place: Place, source: str, inputs: dict[str, Path]) -> dict[str, float]:
+    figures: dict[str, float] = _commit(place, source, inputs)
+    figures["megabytes"] = place.megabytes()
+    figures["read"] = child.call(tasks.read_lines, place=place.json())
+    if source == _SOURCES[0]:
+        figures["list"] = child.call(tasks.list_files, place=place.json())
+        figures["remove"] = child.call(tasks.remove_one, place=place.json(), path=str(inputs["ndjson"]))
     return figures
 
 
@@ -68,9 +70,9 @@ def _commit(place: Place, source: str, inputs: dict[str, Path]) -> Any:
     return child.call(tasks.commit, place=place.json(), source=source, path=str(path))
 
 
-def _bare(lab: Lab, engine: str, inputs: dict[str, Path]) -> dict[str, float]:
-    with lab.place(engine) as full, lab.place(engine) as empty:
-        _commit(full, "ndjson", inputs)
+def _bare(lab: Lab, full: Place) -> dict[str, float]:
+    """The load of the rows that a place has into an empty one."""
+    with lab.place(full.engine) as empty:
         figures: dict[str, float] = child.call(tasks.bare_load, source=full.json(), target=empty.json())
         figures["megabytes"] = empty.megabytes()
     return figures

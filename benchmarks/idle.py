@@ -13,7 +13,7 @@ _SETTLES = 20
 
 def run(lab: Lab) -> Result:
     """The share of a core, and transactions a second."""
-    seconds = lab.pick(full=120, quick=20)
+    seconds = lab.pick(full=60, quick=20)
     with lab.place("postgresql") as place, open_rig(place.url) as rig:
         names = [f"idle.t{number:04}" for number in range(_TABLES)]
         rig.create_tables(names, schema="id long", partition_by=[])

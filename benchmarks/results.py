@@ -1,7 +1,7 @@
 """What was measured last, stored: the table and the ratios of each suite, and whether a run is within their spread.
 
 Times of two machines do not compare; ratios to a peer in the same run nearly do. Two runs of the same code on one
-machine differ by up to a half, so that only a ratio beyond that tells of a change.
+machine differ by up to a half, so that only a ratio beyond that tells of a change. Each verdict says its own spread.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,8 +14,6 @@ from benchmarks.aims import Verdict
 from benchmarks.report import Table
 
 PATH: Final = Path(__file__).with_name("results.json")
-SPREAD: Final = 1.5
-"""By which factor a ratio may differ, either way."""
 
 
 class Measured(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,8 +51,9 @@ class Results(msgspec.Struct, frozen=True, kw_only=True):
         if before is None:
             return ""
         change = verdict.ratio / before
-        word = "below" if change < 1 / SPREAD else "above" if change > SPREAD else "within"
-        return f"; recorded {before:.2f} ×, {word} its spread (factor {SPREAD:g})"
+        spread = verdict.spread
+        word = "below" if change < 1 / spread else "above" if change > spread else "within"
+        return f"; recorded {before:.2f} ×, {word} its spread (factor {spread:g})"
 
     def updated(self, name: str, measured: Measured) -> "Results":
         """With another measurement of a suite."""

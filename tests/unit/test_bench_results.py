@@ -36,6 +36,18 @@ def test_a_ratio_is_told_from_the_recorded_one_beyond_its_spread(ratio: float, w
     assert said == f"; recorded 12.00 ×, {word} its spread (factor 1.5)"
 
 
+def test_a_time_in_a_queue_where_all_cores_are_at_work_has_a_wider_spread() -> None:
+    times = {"p95": 500.0, "p99": 900.0, "cores there": 2}
+    loads = {load: {**times, "cores": {"all": cores}} for load, cores in (("20", 0.5), ("100", 1.9))}
+    found = list(verdicts([Result("lag", Table("", (), ()), loads)]))
+    assert [(each.what, each.spread) for each in found] == [
+        ("from commit to visible, 20 tables, p95", 2.0),
+        ("from commit to visible, 100 tables, p95", 6.0),
+        ("from commit to visible, 100 tables, p99", 6.0),
+    ]
+    assert found[1].note == "; 1.9 of 2 cores were at work"
+
+
 def test_nothing_is_said_of_a_ratio_that_is_not_recorded() -> None:
     assert RESULTS.compared(Verdict("merges", 1.0, 1.0)) == ""
 
