@@ -21,6 +21,7 @@ from deltamirror.errors import Unavailable
 from deltamirror.ops.reconcile.repair import repair
 from deltamirror.ops.report import report_on
 from deltamirror.pipeline.service import foreign_versions
+from deltamirror.storage import files
 from deltamirror.storage.calls import MOST_HUNG
 from deltamirror.storage.open import store_at
 from deltamirror.txnlog.queue.status import table_status
@@ -73,6 +74,33 @@ def test_a_table_that_hangs_delays_neither_commits_nor_checkpoints_nor_repairs_o
             repair(logs, "a")  # a pipe in a log stops its table, where the comparison came to see it
         engine.run(once=True)
     assert sorted(published_files(hanging)) == [commit_name(version) for version in range(5)]
+
+
+def test_a_log_whose_names_are_never_synced_delays_another_table_by_one_small_call(
+    catalog: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The mount dies after the objects of a unit were put, and the only job that the disk may have waits for it."""
+    hanging, fine = (make_table(catalog, tmp_path, name) for name in ("hanging", "fine"))
+    entered, release, sync = threading.Event(), threading.Event(), files.sync_folder
+
+    def sync_folder(path: Path) -> None:
+        if path == log_of(hanging):
+            entered.set()
+            release.wait(120)
+        sync(path)
+
+    monkeypatch.setattr(files, "sync_folder", sync_folder)
+    storage = replace(StorageSettings(), timeout=0.2, transfer_timeout=float(NEVER))
+    settings = local_settings(Settings(storage=storage), concurrency=2, batch_tables=1)
+    with MirrorEngine(settings=settings, database=catalog.database) as engine, following(engine):
+        try:
+            assert entered.wait(60)
+            append(fine, 1)
+            catalog.wait_until_published({"fine": 1}, seconds=60)
+            assert hanging.info().published is None
+        finally:
+            release.set()
+        catalog.wait_until_published({"hanging": 0}, seconds=60)
 
 
 def test_a_first_commit_to_a_table_that_hangs_goes_on(

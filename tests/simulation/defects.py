@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from types import SimpleNamespace
 from typing import Any, Final
 
@@ -21,7 +22,8 @@ from deltamirror.pipeline.service.lanes import MirrorLane
 from deltamirror.publish import commits
 from deltamirror.publish.checkpoint import classic
 from deltamirror.publish.checkpoint.placement import Placed
-from deltamirror.storage.calls import StoreCalls
+from deltamirror.storage.calls import BoundedStore, StoreCalls
+from deltamirror.storage.object_store import LARGE
 from deltamirror.storage.store import ETag, Meta
 from deltamirror.txnlog.commit import committing, preparation, ratification
 from deltamirror.txnlog.commit.committing import Committing
@@ -222,6 +224,13 @@ def _leaves_a_thread_each_time(patch: Patch) -> None:
     patch.setattr(StoreCalls, "_admit", lambda *_: None)
 
 
+def _waits_as_for_a_transfer(patch: Patch) -> None:
+    def sync(store: BoundedStore, folder: str) -> None:
+        store._run("sync", folder, partial(store.inner.sync, folder), moves=LARGE + 1, is_final=True)
+
+    patch.setattr(BoundedStore, "sync", sync)
+
+
 def _finishes_everything(patch: Patch) -> None:
     patch.setattr(StoreCalls, "give_up", lambda *_: None)
     patch.setattr(shutdown, "_TO_FINISH", 10.0)
@@ -256,6 +265,9 @@ DEFECTS: Final[Mapping[str, Defect]] = {
     "a call that hangs is waited for": Defect(_waits_for_ever, ("G6", "G7"), 20, hangs=True),
     "each retry of a call that hangs leaves a thread": Defect(
         _leaves_a_thread_each_time, ("G7",), 20, hangs=True, seed=104
+    ),
+    "a sync that hangs is waited for as long as a transfer": Defect(
+        _waits_as_for_a_transfer, ("G7",), 20, ("neighbour",), seed=19
     ),
     "a service that stops finishes its work first": Defect(_finishes_everything, ("G7",), 20, hangs=True, seed=152),
     "a lane rests for as long as a job that hung": Defect(
