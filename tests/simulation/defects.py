@@ -221,7 +221,7 @@ def _waits_for_ever(patch: Patch) -> None:
 
 
 def _leaves_a_thread_each_time(patch: Patch) -> None:
-    patch.setattr(StoreCalls, "_admit", lambda *_: None)
+    patch.setattr(StoreCalls, "_admit", lambda *_, **__: None)
 
 
 def _waits_as_for_a_transfer(patch: Patch) -> None:
