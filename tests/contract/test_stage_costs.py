@@ -7,6 +7,8 @@ import pytest
 from sqlalchemy import event
 
 from deltamirror import Add, Catalog
+from deltamirror.delta.validation import TableRules
+from deltamirror.errors import InvalidAction
 from deltamirror.txnlog.commit import staging
 from deltamirror.txnlog.content import projection
 from tests.support.lakes.lake import add, create, opened, remove_of
@@ -62,7 +64,7 @@ def test_a_staged_commit_costs_the_same_on_a_larger_table(tmp_path: Path, change
 
 def test_all_batches_of_a_stage_are_held_against_the_table(lake_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(staging, "_LINES_AT_ONCE", 6)
-    monkeypatch.setattr(projection, "_STAGED_HASHES_AT_ONCE", 5)
+    monkeypatch.setattr(projection, "_MANY_HASHES_AT_ONCE", 5)
     with opened(lake_url, stage_above=4, chunk_lines=3) as catalog:
         create(catalog)
         there = files(0, STAGED)
@@ -75,3 +77,54 @@ def test_all_batches_of_a_stage_are_held_against_the_table(lake_url: str, monkey
             tx.stage("t", [*again, *map(remove_of, removed), *retagged])
         left = sorted((file.path, file.size) for file in catalog.table("t").snapshot().adds())
         assert left == sorted((file.path, file.size) for file in (*again, *staying, *retagged))
+
+
+def statements(catalog: Catalog) -> list[str]:
+    """The statements that are carried out from here on."""
+    seen: list[str] = []
+    event.listen(catalog.database.engine, "before_cursor_execute", lambda *a: seen.append(a[2]))
+    return seen
+
+
+def test_many_files_are_found_by_as_many_statements_as_few(lake_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(projection, "_HASHES_AT_ONCE", 5)
+    with opened(lake_url) as catalog:
+        create(catalog)
+        there = [file.path for file in files(0, 10 * STAGED)]
+        catalog.table("t").append([add(path) for path in there])
+        few, many = there[:6], there[6 : 5 * STAGED]
+        seen = statements(catalog)
+        taken = []
+        for some in (few, many):
+            seen.clear()
+            catalog.table("t").remove(some)
+            taken.append(sum("path_hash" in each and each.startswith("SELECT") for each in seen))
+        assert taken[0] == taken[1] > 0
+        assert sorted(file.path for file in catalog.table("t").snapshot().adds()) == sorted(there[5 * STAGED :])
+
+
+def test_many_files_are_found_in_lists_of_bounded_length(lake_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(projection, "_HASHES_AT_ONCE", 3)
+    monkeypatch.setattr(projection, "_MANY_HASHES_AT_ONCE", 7)
+    monkeypatch.setattr(projection, "_ROWS_AT_ONCE", 2)
+    with opened(lake_url, stage_above=4, chunk_lines=3) as catalog:
+        create(catalog)
+        there = [file.path for file in files(0, STAGED)]
+        catalog.table("t").append([add(path) for path in there])
+        with pytest.raises(InvalidAction, match=r"not in table 't': gone\.parquet") as refused:
+            catalog.table("t").remove([*there[:20], "gone.parquet"])
+        assert refused.value.rule == "remove.path.not-in-table"
+        catalog.table("t").remove(there[:20])
+        assert sorted(file.path for file in catalog.table("t").snapshot().adds()) == sorted(there[20:])
+
+
+def test_plain_removes_are_not_looked_at_one_by_one(lake_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with opened(lake_url, stage_above=STAGED // 2, chunk_lines=STAGED) as catalog:
+        create(catalog)
+        there = files(0, STAGED)
+        catalog.table("t").append(there)
+        looked_at: list[object] = []
+        monkeypatch.setattr(TableRules, "_check_slowly", lambda _, action, __: looked_at.append(action))
+        catalog.table("t").remove([file.path for file in there])
+        assert looked_at == []
+        assert catalog.table("t").snapshot().count_files() == 0

@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from deltamirror.delta.actions import Add, DeletionVector, Metadata, Protocol
+from deltamirror.delta.actions import Add, DeletionVector, Metadata, Protocol, Remove
 from deltamirror.delta.definition import TableDefinition, first_actions
 from deltamirror.delta.schema import from_ddl
-from deltamirror.delta.validation import OncePerCommit, TableRules, plain_block
+from deltamirror.delta.validation import OncePerCommit, TableRules, are_plain_removes, plain_block
 from deltamirror.errors import InvalidAction
 
 
@@ -35,6 +35,15 @@ PLAIN = Add(
     size=10,
     modification_time=1,
     data_change=True,
+    stats='{"numRecords":3}',
+)
+PLAIN_REMOVE = Remove(
+    path=PLAIN.path,
+    deletion_timestamp=1,
+    data_change=True,
+    extended_file_metadata=True,
+    partition_values=PLAIN.partition_values,
+    size=10,
     stats='{"numRecords":3}',
 )
 
@@ -150,3 +159,60 @@ def test_every_set_of_statistics_is_looked_at_where_delta_rs_does() -> None:
 def test_a_table_that_needs_statistics_gets_no_block_without() -> None:
     needing = made_rules(delta__enableIcebergCompatV2="true", delta__columnMapping__mode="name")
     assert plain_block(needing, [replace(PLAIN, stats=None)]) is None
+
+
+@pytest.mark.requirement("R5")
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"path": "a b"},
+        {"path": "a\n"},
+        {"path": "../a"},
+        {"path": ""},
+        {"size": -1},
+        {"size": True},
+        {"size": None},
+        {"deletion_timestamp": None},
+        {"deletion_timestamp": -1},
+        {"data_change": 1},
+        {"extended_file_metadata": 1},
+        {"stats": "{"},
+        {"stats": '{"numRecords":-1}'},
+        {"stats": '{"numRecords":1,"numRecords":2}'},
+        {"stats": '{"x":' * 128 + "1" + "}" * 128},
+        {"partition_values": None},
+        {"partition_values": {"other": "x"}},
+        {"partition_values": {"day": 5}},
+        {"partition_values": {Name("day"): "2024-05-01"}},
+        {"partition_values": {"day": "\ud800"}},
+        {"tags": {"k": "v"}},
+        {"deletion_vector": DeletionVector(storage_type="u", path_or_inline_dv="x", size_in_bytes=1, cardinality=1)},
+        {"base_row_id": 0},
+        {"default_row_commit_version": 0},
+    ],
+)
+def test_a_remove_that_is_odd_is_left_to_the_rules(odd: dict[str, object]) -> None:
+    assert are_plain_removes(RULES, [PLAIN_REMOVE, replace(PLAIN_REMOVE, path="b", extended_file_metadata=None)])
+    assert not are_plain_removes(RULES, [PLAIN_REMOVE, replace(PLAIN_REMOVE, **{"path": "b", **odd})])
+
+
+def test_a_remove_that_leaves_out_or_misspells_values_of_its_file_is_plain() -> None:
+    for values in ({}, {"day": None}, {"day": "tomorrow"}):
+        removes = [replace(PLAIN_REMOVE, partition_values=values)]
+        assert are_plain_removes(RULES, removes)
+        assert [RULES.admit(each) for each in removes] == removes
+
+
+def test_rows_are_not_removed_from_a_table_that_only_takes_more() -> None:
+    rules = made_rules(delta__appendOnly="true")
+    assert not are_plain_removes(rules, [PLAIN_REMOVE])
+    assert are_plain_removes(rules, [replace(PLAIN_REMOVE, data_change=False)])
+
+
+@given(
+    st.lists(st.builds(replace, st.just(PLAIN_REMOVE), path=st.text(max_size=6), stats=st.text(max_size=6)), min_size=1)
+)
+def test_removes_that_pass_together_pass_one_by_one(removes: list[Remove]) -> None:
+    if are_plain_removes(RULES, removes):
+        for remove in removes:
+            assert RULES.admit(remove) is remove

@@ -1,6 +1,6 @@
-"""Many adds at once: the tests of ``TableRules``, a column at a time, for commits of a million files.
+"""Many adds or removes at once: the tests of ``TableRules``, a column at a time, for commits of a million files.
 
-Either every add of a block is surely in order, or nothing is said and the rules are asked one add at a time: they
+Either every action of a block is surely in order, or nothing is said and the rules are asked one action at a time: they
 know what is wrong, and allow more.
 """
 
@@ -13,9 +13,10 @@ from types import NoneType
 
 import msgspec
 
-from deltamirror.delta.actions import Add
+from deltamirror.delta.actions import Add, Remove
 from deltamirror.delta.bounds import DEEPEST_JSON, nests_too_deeply
 from deltamirror.delta.keys import repeated_key
+from deltamirror.delta.properties import append_only
 from deltamirror.delta.validation.paths import LOG_FOLDER, LONGEST_PATH, PLAIN_PATH
 from deltamirror.delta.validation.table import FIRST_MILLISECONDS, FIRST_SECONDS, LARGEST, TableRules
 
@@ -26,6 +27,13 @@ _SPECIAL = tuple(
         ("tags", "deletion_vector", "base_row_id", "default_row_commit_version", "clustering_provider"),
     )
 )
+_REMOVED = tuple(
+    map(
+        attrgetter,
+        ("path", "size", "deletion_timestamp", "data_change", "extended_file_metadata", "stats", "partition_values"),
+    )
+)
+_SPECIAL_OF_REMOVED = tuple(map(attrgetter, ("tags", "deletion_vector", "base_row_id", "default_row_commit_version")))
 _ENCODER = msgspec.json.Encoder()
 _are_plain_paths = re.compile(rf"(?:{PLAIN_PATH}\n)+").fullmatch
 
@@ -68,6 +76,25 @@ def plain_block(rules: TableRules, adds: Sequence[Add]) -> PlainBlock | None:
     if records is None or texts is None:
         return None
     return PlainBlock(paths, sizes, times, changes, stats, texts, records)
+
+
+def are_plain_removes(rules: TableRules, removes: Sequence[Remove]) -> bool:
+    """Whether all of these removes surely meet the rules as they are; False if one of them has to be looked at."""
+    try:
+        paths, sizes, times, changes, extended, stats, values = (list(map(column, removes)) for column in _REMOVED)
+        plain = (
+            all(set(map(column, removes)) == {None} for column in _SPECIAL_OF_REMOVED)
+            and _are_counts(sizes)
+            and _are_counts(times)
+            and set(map(type, changes)) == {bool}
+            and not (any(changes) and append_only(rules.metadata))
+            and set(map(type, extended)) <= {bool, NoneType}
+            and set(map(type, values)) == {dict}
+            and _are_paths(paths)
+        )
+        return plain and _num_records(stats, rules) is not None and _are_values_of_removed(rules, values)
+    except (TypeError, UnicodeError, RecursionError, msgspec.MsgspecError):
+        return False
 
 
 def _are_counts(numbers: Sequence[int]) -> bool:
@@ -114,7 +141,16 @@ def _are_plain_stats(texts: Sequence[str], joined: str, rules: TableRules) -> bo
 def _partition_texts(rules: TableRules, values: Sequence[dict[str, str | None]]) -> list[str] | None:
     texts = _ENCODER.encode_lines(values).decode().split("\n")[:-1]
     examples = dict(zip(texts, values, strict=True))
+    return texts if _are_texts(values) and all(map(rules.are_plain_values, examples.values())) else None
+
+
+def _are_values_of_removed(rules: TableRules, values: Sequence[dict[str, str | None]]) -> bool:
+    """Whether these name columns of the table: a remove repeats the values of its file, which are not read."""
+    _ENCODER.encode_lines(values)  # fails for text that has no UTF-8 form
+    return set(chain.from_iterable(values)) <= rules.partitions.keys() and _are_texts(values)
+
+
+def _are_texts(values: Sequence[dict[str, str | None]]) -> bool:
     # Dates and numbers, for example, may have the JSON of a text.
     found = set(map(type, chain.from_iterable(values))), set(map(type, chain.from_iterable(map(dict.values, values))))
-    are_texts = found[0] <= {str} and found[1] <= {str, NoneType}
-    return texts if are_texts and all(map(rules.are_plain_values, examples.values())) else None
+    return found[0] <= {str} and found[1] <= {str, NoneType}

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from deltamirror.batches import batched
 from deltamirror.delta import lines
 from deltamirror.delta.actions import Action, Add, Metadata, Protocol, Remove, Txn
-from deltamirror.delta.validation import OncePerCommit, PlainBlock, TableRules, plain_block
+from deltamirror.delta.validation import OncePerCommit, PlainBlock, TableRules, are_plain_removes, plain_block
 from deltamirror.errors import InvalidAction, InvalidInput
 from deltamirror.txnlog.commit.fingerprint import ActionsDigest, TableContent
 from deltamirror.txnlog.commit.request import Change
@@ -95,13 +95,14 @@ class Gathered:
         for some in batched(pairs, size):
             if (block := _plain(some, rules, once)) is None:
                 kept: list[Pair] = []
+                is_admitted = _are_plain_removes(some, rules)
                 for index, (raw, action) in enumerate(some, start):
                     once.see(action, index)
                     if id(action) in skipped:
                         continue
                     if isinstance(action, Metadata | Protocol):
                         raise _late(action, index)
-                    kept.append((raw, rules.admit(action, index)))
+                    kept.append((raw, action if is_admitted else rules.admit(action, index)))
                 block = _block(kept)
             yield block
             start += len(some)
@@ -153,6 +154,11 @@ def _plain(pairs: list[Pair], rules: TableRules, once: OncePerCommit) -> InputBl
     if plain is None or not once.see_plain(plain.paths):
         return None
     return InputBlock(lines.encode_commit(adds), adds, plain)
+
+
+def _are_plain_removes(pairs: list[Pair], rules: TableRules) -> bool:
+    removes = [action for _, action in pairs if type(action) is Remove]
+    return len(removes) == len(pairs) and are_plain_removes(rules, removes)
 
 
 def _allows(rules: TableRules, action: Action, index: int) -> bool:

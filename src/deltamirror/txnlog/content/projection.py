@@ -2,11 +2,10 @@
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Any, TypeGuard
 
 from sqlalchemy import Connection, Table, and_, bindparam, func, select
-from sqlalchemy.engine import Row as ResultRow
 from sqlalchemy.sql import ColumnElement, Select
 
 from deltamirror.batches import batched
@@ -22,7 +21,8 @@ from deltamirror.txnlog.database.number_rows import number_rows, rows_value
 from deltamirror.txnlog.database.schema import file_ends, files, metadata, removes, versions
 
 _HASHES_AT_ONCE = 1_000
-_STAGED_HASHES_AT_ONCE = 100_000
+_MANY_HASHES_AT_ONCE = 100_000
+_ROWS_AT_ONCE = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,10 +131,26 @@ def live_files(session: Session, table_id: int, paths: Sequence[str]) -> Iterato
 
 def live_files_in(connection: Connection, table_id: int, paths: Sequence[str]) -> Iterator[LiveFile]:
     """The same, for a transaction that only reads."""
-    for some in hash_batches(paths):
-        query = _LIVE.where(files.c.table_id == table_id, files.c.path_hash.in_(some))
-        for row in connection.execute(query).all():
-            yield _live_file(row)
+    for row in found_by_paths(connection, _LIVE.where(files.c.table_id == table_id), paths):
+        yield _live_file(row)
+
+
+def found_by_paths(connection: Connection, query: Select[Any], paths: Iterable[str]) -> Iterator[Sequence[Any]]:
+    """The rows of a query for files that have the hash of one of these paths; other paths of equal hash among them."""
+    hashes = sorted({path_hash(path) for path in paths})
+    if len(hashes) > _HASHES_AT_ONCE:
+        yield from _found_by_many(connection, query, hashes)
+    elif hashes:
+        # Spelled out, so that a planner knows how few there are.
+        yield from connection.execute(query.where(files.c.path_hash.in_(hashes)))
+
+
+def _found_by_many(connection: Connection, query: Select[Any], hashes: Iterable[int]) -> Iterator[Sequence[Any]]:
+    """The same by hashes in their order, a whole list of them as one value: DuckDB scans the table for each list."""
+    query = query.where(files.c.path_hash.in_(select(number_rows("hashes", "hash").c.hash)))
+    for some in batched(hashes, _MANY_HASHES_AT_ONCE):
+        found = connection.execute(query, {"hashes": rows_value((each,) for each in some)})
+        yield from chain.from_iterable(found.partitions(_ROWS_AT_ONCE))  # one by one, they take twice as long
 
 
 def states_ids(action: Action) -> TypeGuard[Add]:
@@ -178,29 +194,24 @@ def staged_overlaps(
     )
     same: set[LiveFile] = set()
     others: set[LiveFile] = set()
-    for row in _found_by_hashes(connection, query, hashes):
-        found, path = _live_file(row), path_identity(row.staged_path)
-        if found.key == (path, row.staged_dv_id):
-            same.add(found)
-        elif found.key[0] == path:
-            others.add(found)
+    # By position: by name, the values of a row cost more than all else.
+    for file_commit_id, ordinal, path, dv_id, staged_path, staged_dv_id in _met_by_stage(connection, query, hashes):
+        if (identity := path_identity(path)) == path_identity(staged_path):
+            found = LiveFile(file_commit_id, ordinal, (identity, dv_id))
+            (same if dv_id == staged_dv_id else others).add(found)
     return same, others
 
 
-def _found_by_hashes(connection: Connection, query: Select[Any], hashes: Sequence[int]) -> Iterator[ResultRow[Any]]:
-    """The rows of a query for files that have one of these hashes.
+def _met_by_stage(connection: Connection, query: Select[Any], hashes: Sequence[int]) -> Iterator[Sequence[Any]]:
+    """The rows of a query that joins the files of a stage, which have these hashes, with those of their table.
 
     SQLite joins by looking up one row after the other, and would begin with all files of the table. The others join by
     hashing: for them, lists of hashes would only be in the way.
     """
-    if not hashes:
-        return
-    if connection.dialect.name != "sqlite":
+    if connection.dialect.name == "sqlite":
+        yield from _found_by_many(connection, query, sorted(hashes))
+    elif hashes:
         yield from connection.execute(query)
-        return
-    query = query.where(files.c.path_hash.in_(select(number_rows("hashes", "hash").c.hash)))
-    for some in batched(sorted(hashes), _STAGED_HASHES_AT_ONCE):
-        yield from connection.execute(query, {"hashes": rows_value((each,) for each in some)})
 
 
 def staged_keys(
@@ -376,5 +387,6 @@ def hash_batches(paths: Iterable[str]) -> Iterator[list[int]]:
     return batched(sorted({path_hash(path) for path in paths}), _HASHES_AT_ONCE)
 
 
-def _live_file(row: ResultRow[Any]) -> LiveFile:
-    return LiveFile(row.commit_id, row.ordinal, (path_identity(row.path), row.dv_id))
+def _live_file(row: Sequence[Any]) -> LiveFile:
+    commit_id, ordinal, path, dv_id = row
+    return LiveFile(commit_id, ordinal, (path_identity(path), dv_id))

@@ -17,7 +17,7 @@ from deltamirror.delta.readset import value_key
 from deltamirror.delta.schema import DataType, Field, Primitive, StructType, parse_schema
 from deltamirror.errors import InvalidInput
 from deltamirror.txnlog.commit.ratification import not_in_table
-from deltamirror.txnlog.content.projection import ended_by, hash_batches, newest_by_key
+from deltamirror.txnlog.content.projection import ended_by, found_by_paths, newest_by_key
 from deltamirror.txnlog.content.rows import add_of
 from deltamirror.txnlog.content.state import TableState, in_force
 from deltamirror.txnlog.database.access import Database
@@ -266,9 +266,8 @@ def live_adds(taken: Snapshot, paths: Sequence[str]) -> dict[str, Add]:
     """
     found: dict[str, list[Add]] = {}
     with look_at(taken) as connection:
-        for some in hash_batches(paths):
-            for row in connection.execute(taken.files_query().where(files.c.path_hash.in_(some))):
-                found.setdefault(path_identity(row.path), []).append(add_of(row))
+        for row in found_by_paths(connection, taken.files_query(), paths):
+            found.setdefault(path_identity(row[0]), []).append(add_of(row))
     if missing := [path for path in paths if path_identity(path) not in found]:
         raise not_in_table(taken.table, missing)
     for path in paths:
