@@ -7,11 +7,12 @@ reads what a caller wants us to author; there, a field that would be dropped is 
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from operator import attrgetter
 from typing import Literal, cast
 
 import msgspec
 
-from deltamirror.delta.actions import Action, Remove
+from deltamirror.delta.actions import Action, Add, Remove
 from deltamirror.delta.bounds import LONGEST_LINE, MOST_BLANKS, has_long_line
 from deltamirror.delta.keys import repeated_key
 from deltamirror.delta.shapes import (
@@ -50,6 +51,8 @@ _LINES: Mapping[type[Action], type[_Line]] = {struct: _line(name, struct) for na
 _ENCODER = msgspec.json.Encoder()
 _SORTING_ENCODER = msgspec.json.Encoder(order="sorted")
 _DECODERS = {name.encode(): msgspec.json.Decoder(_LINES[struct]) for name, struct in ACTION_TYPES.items()}
+_ADDS = msgspec.json.Decoder(_LINES[Add])
+_action = attrgetter("action")
 _COMMIT_INFO = msgspec.json.Decoder(dict[Literal["commitInfo"], dict[str, msgspec.Raw]])
 _VALUES = msgspec.json.Decoder(dict[str, object])
 
@@ -156,6 +159,23 @@ def decode_admitted(line: bytes, *, number: int) -> Action:
 def decode_commit(data: bytes, *, source: str = "") -> list[Action]:
     """The typed views of a commit file. Blank lines are skipped, and the last newline may be missing."""
     return list(_decode_all(data.split(b"\n"), source=source, authored=False))
+
+
+def canonical_adds(data: bytes) -> list[Add] | None:
+    """The adds of whole lines that are nothing else, spelled as we spell them; None where one line is otherwise.
+
+    Such lines hide nothing, and have no key twice but in statistics.
+    """
+    if not data.startswith(_PREFIXES[Add]):
+        return None
+    try:
+        found = _ADDS.decode_lines(data)
+        if _ENCODER.encode_lines(found) != with_end(data):
+            return None
+    except (*_UNDECODABLE, UnicodeEncodeError):
+        return None
+    adds = cast("list[Add]", list(map(_action, found)))
+    return adds if min(add.modification_time for add in adds) >= 0 else None
 
 
 def read_ndjson(stream: Iterable[bytes], *, source: str) -> Iterator[Action]:

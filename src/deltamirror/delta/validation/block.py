@@ -10,12 +10,13 @@ from dataclasses import dataclass
 from itertools import chain
 from operator import attrgetter
 from types import NoneType
+from typing import Any, Final
 
 import msgspec
 
 from deltamirror.delta.actions import Add, Remove
 from deltamirror.delta.bounds import DEEPEST_JSON, nests_too_deeply
-from deltamirror.delta.keys import repeated_key
+from deltamirror.delta.keys import have_distinct_keys, repeated_key
 from deltamirror.delta.properties import append_only
 from deltamirror.delta.validation.paths import LOG_FOLDER, LONGEST_PATH, PLAIN_PATH
 from deltamirror.delta.validation.table import FIRST_MILLISECONDS, FIRST_SECONDS, LARGEST, TableRules
@@ -34,6 +35,8 @@ _REMOVED = tuple(
     )
 )
 _SPECIAL_OF_REMOVED = tuple(map(attrgetter, ("tags", "deletion_vector", "base_row_id", "default_row_commit_version")))
+_ODD: Final = (TypeError, UnicodeError, RecursionError, msgspec.MsgspecError)
+"""What values lead to that have to be looked at."""
 _ENCODER = msgspec.json.Encoder()
 _are_plain_paths = re.compile(rf"(?:{PLAIN_PATH}\n)+").fullmatch
 
@@ -58,20 +61,13 @@ class PlainBlock:
 def plain_block(rules: TableRules, adds: Sequence[Add]) -> PlainBlock | None:
     """The block, if all of its adds surely meet the rules; None if one of them has to be looked at."""
     try:
-        paths, sizes, times, changes, stats, values = (list(map(column, adds)) for column in _PLAIN)
-        plain = (
-            not rules.duties
-            and all(set(map(column, adds)) == {None} for column in _SPECIAL)
-            and _are_counts(sizes)
-            and _are_counts(times)
-            and (min(times) >= FIRST_MILLISECONDS or max(times) < FIRST_SECONDS)
-            and set(map(type, changes)) == {bool}
-            and set(map(type, values)) == {dict}
-            and _are_paths(paths)
-        )
-        records = _num_records(stats, rules) if plain else None
+        columns = _plain_columns(rules, adds)
+        if columns is None:
+            return None
+        paths, sizes, times, changes, stats, values = columns
+        records = _num_records(stats, rules)
         texts = _partition_texts(rules, values) if records is not None else None
-    except (TypeError, UnicodeError, RecursionError, msgspec.MsgspecError):
+    except _ODD:
         return None
     if records is None or texts is None:
         return None
@@ -93,8 +89,42 @@ def are_plain_removes(rules: TableRules, removes: Sequence[Remove]) -> bool:
             and _are_paths(paths)
         )
         return plain and _num_records(stats, rules) is not None and _are_values_of_removed(rules, values)
-    except (TypeError, UnicodeError, RecursionError, msgspec.MsgspecError):
+    except _ODD:
         return False
+
+
+def plain_paths(rules: TableRules, adds: Sequence[Add]) -> Sequence[str] | None:
+    """The paths, if all of the adds surely meet the rules; None if one of them has to be looked at.
+
+    Unlike those of a ``plain_block``, which we are asked to write, the statistics of each are read by the types of
+    the columns: another writer made them, and its errors are told.
+    """
+    try:
+        columns = _plain_columns(rules, adds)
+        if columns is None:
+            return None
+        paths, _, _, _, stats, values = columns
+        is_plain = _are_read(stats, rules) and _partition_texts(rules, values) is not None
+    except _ODD:
+        return None
+    return paths if is_plain else None
+
+
+def _plain_columns(rules: TableRules, adds: Sequence[Add]) -> list[list[Any]] | None:
+    """The columns of ``_PLAIN``, if nothing but statistics and partition values is left to be looked at."""
+    found = [list(map(column, adds)) for column in _PLAIN]
+    paths, sizes, times, changes, _, values = found
+    is_plain = (
+        not rules.duties
+        and all(set(map(column, adds)) == {None} for column in _SPECIAL)
+        and _are_counts(sizes)
+        and _are_counts(times)
+        and (min(times) >= FIRST_MILLISECONDS or max(times) < FIRST_SECONDS)
+        and set(map(type, changes)) == {bool}
+        and set(map(type, values)) == {dict}
+        and _are_paths(paths)
+    )
+    return found if is_plain else None
 
 
 def _are_counts(numbers: Sequence[int]) -> bool:
@@ -125,6 +155,15 @@ def _num_records(stats: Sequence[str | None], rules: TableRules) -> Sequence[int
     if joined.count('"numRecords"') > len(texts) or not _are_plain_stats(texts, joined, rules):
         return None
     return records if len(records) == len(texts) and not (rules.stats_needed and None in records) else None
+
+
+def _are_read(stats: Sequence[str | None], rules: TableRules) -> bool:
+    """Whether all statistics have values that fit their columns, and no key twice."""
+    texts = [text for text in stats if text is not None]
+    found = list(map(rules.stats.decode, texts))
+    if rules.stats_needed and (len(texts) < len(stats) or any(each.num_records is None for each in found)):
+        return False
+    return not any(map(nests_too_deeply, texts)) and have_distinct_keys(texts)
 
 
 def _are_plain_stats(texts: Sequence[str], joined: str, rules: TableRules) -> bool:

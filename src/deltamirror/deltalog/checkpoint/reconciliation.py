@@ -67,6 +67,19 @@ def keys_of(files: pa.Table) -> pa.Array:
     return pc.if_else(vectors.is_null(), identities, joined)
 
 
+def are_ascending(files: pa.Table) -> bool:
+    """Whether each file has a higher key than the one before it: surely no key is there twice."""
+    named = files.select(["path", "deletionVector"])
+    last = keys_of(named.slice(0, 0))
+    for piece in pieces(named):
+        keys = pa.concat_arrays([last, keys_of(piece)])
+        rising = pc.greater(keys.slice(1), keys.slice(0, len(keys) - 1))
+        if not pc.all(rising, skip_nulls=False).as_py():
+            return False
+        last = keys.slice(len(keys) - 1)
+    return True
+
+
 def pieces(files: pa.Table) -> Iterator[pa.Table]:
     """The same rows, some at a time."""
     return (files.slice(start, _PIECE_ROWS) for start in range(0, files.num_rows, _PIECE_ROWS))

@@ -1,12 +1,12 @@
 """The lines of commits, one commit after the other: each action by the rules of the table as it then was."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from deltamirror.delta.actions import Action, CommitInfo, Metadata, Protocol
-from deltamirror.delta.lines import decode_admitted
+from deltamirror.delta.lines import canonical_adds, decode_admitted
 from deltamirror.delta.properties import in_commit_timestamps
 from deltamirror.delta.timestamps import ENABLEMENT_TIMESTAMP, ENABLEMENT_VERSION
-from deltamirror.delta.validation import OncePerCommit, TableRules
+from deltamirror.delta.validation import OncePerCommit, TableRules, plain_paths
 from deltamirror.delta.validation.metadata import check_metadata
 from deltamirror.delta.validation.opening import barred_values
 from deltamirror.delta.validation.protocol import check_protocol
@@ -16,21 +16,36 @@ from deltamirror.errors import CapacityExceeded, InvalidAction, InvalidInput, Un
 Blocks = Callable[[], Iterable[bytes]]
 """Reads the bytes of a file of lines, in blocks of whole lines, as often as it is called."""
 
+_ADD = b'{"add":'
 _FOUNDATIONS = (b'"protocol"', b'"metaData"')
 
 
 def decoded_lines(subject: LogObject, blocks: Iterable[bytes]) -> Iterator[tuple[int, Action | Finding]]:
     """The actions of a file with the numbers of their lines; in the place of one that is none, the rule it breaks."""
+    for first, part in _parts(subject, blocks):
+        yield from [(first, part)] if isinstance(part, Finding) else _decoded_part(subject, part, first)
+
+
+def _parts(subject: LogObject, blocks: Iterable[bytes]) -> Iterator[tuple[int, bytes | Finding]]:
+    """Whole lines with the number of the first; of each block those before its first add are a part of their own.
+
+    In the place of what is not read, there is the reason.
+    """
     count = 0
     try:
         for block in blocks:
-            lines = block.removesuffix(b"\n").split(b"\n")
-            for number, line in enumerate(lines, count + 1):
-                if line.strip():
-                    yield number, _decoded(subject, line, number)
-            count += len(lines)
+            start = 0 if block.startswith(_ADD) else block.find(b"\n" + _ADD) + 1
+            for part in filter(None, (block[:start], block[start:])):
+                yield count + 1, part
+                count += part.count(b"\n") + (not part.endswith(b"\n"))
     except CapacityExceeded as error:
         yield count + 1, subject.of_error(error, line=count + 1)
+
+
+def _decoded_part(subject: LogObject, part: bytes, first: int) -> Iterator[tuple[int, Action | Finding]]:
+    for number, line in enumerate(part.removesuffix(b"\n").split(b"\n"), first):
+        if line.strip():
+            yield number, _decoded(subject, line, number)
 
 
 def _decoded(subject: LogObject, line: bytes, number: int) -> Action | Finding:
@@ -65,15 +80,20 @@ class CommitRules:
         before = self.metadata
         self._take_foundations(subject, blocks)
         once, info, first, index = OncePerCommit(), None, True, 0
-        for number, found in decoded_lines(subject, blocks()):
-            if isinstance(found, Finding):
-                self._is_complete = False
-                yield found
-            else:
-                info = found if isinstance(found, CommitInfo) and first else info
-                yield from self._broken(subject, found, number, index, once)
-                yield found
-            first, index = False, index + 1
+        for number, part in _parts(subject, blocks()):
+            if isinstance(part, bytes) and (adds := self._plain(part, once)) is not None:
+                yield from adds
+                first, index = False, index + len(adds)
+                continue
+            for line, found in [(number, part)] if isinstance(part, Finding) else _decoded_part(subject, part, number):
+                if isinstance(found, Finding):
+                    self._is_complete = False
+                    yield found
+                else:
+                    info = found if isinstance(found, CommitInfo) and first else info
+                    yield from self._broken(subject, found, line, index, once)
+                    yield found
+                first, index = False, index + 1
         if not index:
             yield subject.finding("log.commit.empty", found="no line")
             return
@@ -98,6 +118,13 @@ class CommitRules:
                 self._rules = TableRules.of(self.protocol, self.metadata, verbatim=True)
             except InvalidInput:  # the rules of metaData say what is wrong with it
                 self._rules = None
+
+    def _plain(self, part: bytes, once: OncePerCommit) -> Sequence[Action] | None:
+        """The actions of whole lines that surely break no rule; None where each has to be looked at."""
+        adds = None if self._rules is None else canonical_adds(part)
+        if self._rules is None or adds is None or (paths := plain_paths(self._rules, adds)) is None:
+            return None
+        return adds if once.see_plain(paths) else None
 
     def _broken(
         self, subject: LogObject, action: Action, number: int, index: int, once: OncePerCommit

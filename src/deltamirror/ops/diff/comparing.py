@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from deltamirror.delta.actions import Metadata, Protocol
 from deltamirror.deltalog.checkpoint.blocks import in_threads
 from deltamirror.deltalog.checkpoint.layout import FILES
-from deltamirror.deltalog.checkpoint.reconciliation import by_ranges, keys_of
+from deltamirror.deltalog.checkpoint.reconciliation import are_ascending, by_ranges, keys_of
 from deltamirror.deltalog.checkpoint.state import CheckpointState
 
 ONLY_IN_A: Final = "only_in_a"
@@ -104,11 +104,19 @@ def _among_values(kind: str, one: Mapping[str, object], other: Mapping[str, obje
 
 def _among_files(one: pa.Table, other: pa.Table) -> Iterator[_Finding]:
     """One finding of each kind; of many files, those of a few ranges of keys are in memory at a time."""
+    if _is_same(one, other):
+        return
     found: dict[str, _Finding] = {}
     for each in chain.from_iterable(in_threads(lambda pair: list(_among_these(*pair)), by_ranges(one, other))):
         before = found.get(each.kind)
         found[each.kind] = each if before is None else replace(before, count=before.count + each.count)
     yield from (found[kind] for kind in _KINDS if kind in found)
+
+
+def _is_same(one: pa.Table, other: pa.Table) -> bool:
+    """Whether both surely have the same files: row for row, each of them once."""
+    columns = ["path", *_COMPARED]
+    return bool(one.select(columns).equals(other.select(columns))) and are_ascending(one)
 
 
 def _among_these(one: pa.Table, other: pa.Table) -> Iterator[_Finding]:

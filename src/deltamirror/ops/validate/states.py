@@ -12,7 +12,7 @@ from deltamirror.delta.properties import deleted_file_retention_ms, write_stats_
 from deltamirror.deltalog.checkpoint.columns import combined
 from deltamirror.deltalog.checkpoint.content import CheckpointState, replay
 from deltamirror.deltalog.checkpoint.layout import FILES, REMOVES
-from deltamirror.deltalog.checkpoint.reconciliation import keys_of
+from deltamirror.deltalog.checkpoint.reconciliation import are_ascending, keys_of
 from deltamirror.deltalog.checkpoint.state import transactions_after
 from deltamirror.deltalog.commits import read_blocks, read_commits
 from deltamirror.deltalog.listing import CompactionFile
@@ -87,7 +87,10 @@ def _replayed(store: Store, metas: list[Meta], base: CheckpointState | None, ver
 
 def repeated_paths(subject: LogObject, state: CheckpointState, rule: str) -> Iterator[Finding]:
     """Paths that are live twice, with whatever deletion vectors."""
-    counts = pc.value_counts(keys_of(_without(state.files, "deletionVector")))
+    files = _without(state.files, "deletionVector")
+    if are_ascending(files):
+        return
+    counts = pc.value_counts(keys_of(files))
     repeated = counts.filter(pc.greater(counts.field("counts"), 1))
     if len(repeated):
         found = f"{repeated[0]['values'].as_py()} ({len(repeated):,} such paths)"
@@ -96,10 +99,10 @@ def repeated_paths(subject: LogObject, state: CheckpointState, rule: str) -> Ite
 
 def respelled_paths(subject: LogObject, state: CheckpointState) -> Iterator[Finding]:
     """Files that are live under several spellings of their path, which readers take for several files."""
+    if not pc.any(pc.match_substring(state.files.column("path"), "%")).as_py():
+        return
     paths = pc.unique(keys_of(_without(state.files, "deletionVector")))
     escaped = pc.match_substring(paths, "%")
-    if not pc.any(escaped).as_py():
-        return
     decoded = pa.array(map(decode_path, paths.filter(escaped).to_pylist()), paths.type)
     counts = pc.value_counts(pc.replace_with_mask(paths, escaped, decoded))
     repeated = counts.filter(pc.greater(counts.field("counts"), 1))

@@ -7,6 +7,7 @@ bound may therefore be wider than its text, by which a reader reads too much. On
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final
 
 import pyarrow as pa
@@ -15,6 +16,7 @@ import pyarrow.parquet as pq
 
 from deltamirror.delta.schema import StructType
 from deltamirror.delta.schema.arrow import from_arrow
+from deltamirror.deltalog.checkpoint.blocks import in_threads
 from deltamirror.deltalog.checkpoint.layout import PARTITIONS_PARSED, STATS_PARSED
 from deltamirror.deltalog.checkpoint.typed_columns import partition_values, statistics
 from deltamirror.deltalog.parquet import rows_at_once
@@ -98,44 +100,69 @@ class TypedColumns:
         types = {name: kind for name, kind in self.types.items() if kind.fields}
         columns = [f"add.{each}" for name in types for each in (name, _SOURCES[name])]
         most, first = rows_at_once(file.metadata, range(file.num_row_groups), most=_BATCH_ROWS), 1
-        for batch in file.iter_batches(most, columns=columns) if columns else ():
-            adds = dict(zip((each.name for each in batch.schema.field("add").type), _flat(batch), strict=True))
-            for name, kind in types.items():
-                compare = self._compare_partitions if name == PARTITIONS_PARSED else self._compare_statistics
-                compare(adds[_SOURCES[name]], adds[name], kind, first)
-            first += batch.num_rows
+        batches = file.iter_batches(most, columns=columns) if columns else iter(())
+        for size, wrong in in_threads(partial(_compared, types), batches):
+            for each in wrong:
+                self._take(each, first)
+            first += size
         for (rule, name), cells in self.broken.items():
             told = f"{cells.found!r} ({cells.count:,} such rows)"
             yield subject.finding(rule, row=cells.row, field=f"add.{name}", expected=cells.expected, found=told)
 
-    def _compare_statistics(self, texts: pa.Array, typed: pa.StructArray, kind: StructType, first: int) -> None:
-        told = pc.fill_null(pc.not_equal(pc.utf8_trim_whitespace(texts), ""), False)
-        for each in _leaves(STATS_PARSED, statistics(texts, kind), typed, told):
-            both = pc.and_(told, pc.and_(each.expected.is_valid(), each.found.is_valid()))
-            wrong = pc.and_(both, pc.fill_null(_excludes(each), False))
-            if not _is_any(_READ_IN_OTHER_WAYS, each.expected.type):
-                wrong = pc.or_(wrong, pc.and_(told, pc.and_(each.expected.is_null(), each.found.is_valid())))
-            self._take(STATISTICS_RULE, each, wrong, first)
-            missing = pc.and_(told, pc.and_(_surely_readable(each.expected), each.found.is_null()))
-            self._take(MISSING_RULE, each, missing, first)
+    def _take(self, wrong: "_Wrong", first: int) -> None:
+        leaf = wrong.leaf
+        row = pc.index(wrong.rows, True).as_py()
+        expected, found = leaf.expected[row].as_py(), leaf.found[row].as_py()
+        self.broken.setdefault((wrong.rule, leaf.name), _Cells(first + row, expected, found)).count += wrong.count
 
-    def _compare_partitions(self, maps: pa.MapArray, typed: pa.StructArray, kind: StructType, first: int) -> None:
-        told = maps.is_valid()
-        for each in _leaves(PARTITIONS_PARSED, partition_values(maps, kind), typed, told):
-            texts = _none_if_empty(pc.map_lookup(maps, each.name.rpartition(".")[2], "first"))
-            wrong = pc.xor(texts.is_valid(), _none_if_empty(each.found).is_valid())
-            unread = pc.and_(texts.is_valid(), each.expected.is_null())
-            wrong = pc.and_(wrong, pc.invert(unread))
-            self._take(
-                PARTITIONS_RULE, each, pc.and_(told, pc.or_(wrong, pc.fill_null(_is_another(each), False))), first
-            )
 
-    def _take(self, rule: str, leaf: _Leaf, wrong: pa.Array, first: int) -> None:
-        count = pc.sum(wrong).as_py()
-        if count:
-            row = pc.index(wrong, True).as_py()
-            expected, found = leaf.expected[row].as_py(), leaf.found[row].as_py()
-            self.broken.setdefault((rule, leaf.name), _Cells(first + row, expected, found)).count += count
+@dataclass(frozen=True, slots=True)
+class _Wrong:
+    """The rows of a block that break a rule by a column."""
+
+    rule: str
+    leaf: _Leaf
+    rows: pa.Array
+    count: int
+
+
+def _compared(types: Mapping[str, StructType], batch: pa.RecordBatch) -> tuple[int, list[_Wrong]]:
+    """How many rows there are, and which of them break a rule."""
+    adds = dict(zip((each.name for each in batch.schema.field("add").type), _flat(batch), strict=True))
+    wrong: list[_Wrong] = []
+    for name, kind in types.items():
+        compare = _compared_partitions if name == PARTITIONS_PARSED else _compared_statistics
+        found = (
+            (rule, leaf, rows, pc.sum(rows).as_py())
+            for rule, leaf, rows in compare(adds[_SOURCES[name]], adds[name], kind)
+        )
+        wrong += [_Wrong(rule, leaf, rows, count) for rule, leaf, rows, count in found if count]
+    return batch.num_rows, wrong
+
+
+def _compared_statistics(
+    texts: pa.Array, typed: pa.StructArray, kind: StructType
+) -> Iterator[tuple[str, _Leaf, pa.Array]]:
+    told = pc.fill_null(pc.not_equal(pc.utf8_trim_whitespace(texts), ""), False)
+    for each in _leaves(STATS_PARSED, statistics(texts, kind), typed, told):
+        both = pc.and_(told, pc.and_(each.expected.is_valid(), each.found.is_valid()))
+        wrong = pc.and_(both, pc.fill_null(_excludes(each), False))
+        if not _is_any(_READ_IN_OTHER_WAYS, each.expected.type):
+            wrong = pc.or_(wrong, pc.and_(told, pc.and_(each.expected.is_null(), each.found.is_valid())))
+        yield STATISTICS_RULE, each, wrong
+        yield MISSING_RULE, each, pc.and_(told, pc.and_(_surely_readable(each.expected), each.found.is_null()))
+
+
+def _compared_partitions(
+    maps: pa.MapArray, typed: pa.StructArray, kind: StructType
+) -> Iterator[tuple[str, _Leaf, pa.Array]]:
+    told = maps.is_valid()
+    for each in _leaves(PARTITIONS_PARSED, partition_values(maps, kind), typed, told):
+        texts = _none_if_empty(pc.map_lookup(maps, each.name.rpartition(".")[2], "first"))
+        wrong = pc.xor(texts.is_valid(), _none_if_empty(each.found).is_valid())
+        unread = pc.and_(texts.is_valid(), each.expected.is_null())
+        wrong = pc.and_(wrong, pc.invert(unread))
+        yield PARTITIONS_RULE, each, pc.and_(told, pc.or_(wrong, pc.fill_null(_is_another(each), False)))
 
 
 def _zoned_times(file: pq.ParquetFile) -> frozenset[str]:

@@ -9,10 +9,9 @@ from typing import Any, Final
 import msgspec
 import pyarrow as pa
 
-from deltamirror.batches import batched
 from deltamirror.delta.actions import DeletionVector
 from deltamirror.delta.paths import decode_path
-from deltamirror.deltalog.checkpoint.decoded import adds_table
+from deltamirror.deltalog.checkpoint.decoded import adds_table, files_of_columns
 from deltamirror.deltalog.checkpoint.layout import FILES, REMOVES
 from deltamirror.deltalog.checkpoint.scratch import Gathering
 from deltamirror.deltalog.checkpoint.state import CheckpointState
@@ -35,7 +34,7 @@ from deltamirror.ops.verify.report import ComparedWith, Level, StateDifference, 
 from deltamirror.pipeline.failures.our_errors import our_error
 from deltamirror.storage.store import Store
 from deltamirror.txnlog.content.row_audit import row_differences
-from deltamirror.txnlog.content.rows import add_of
+from deltamirror.txnlog.content.rows import add_columns, add_of
 from deltamirror.txnlog.content.state import in_force_before
 from deltamirror.txnlog.queue.expected_objects import KeptLog, every_log, kept_log
 from deltamirror.txnlog.queue.record_audit import record_differences
@@ -251,9 +250,17 @@ def _files(taken: Snapshot) -> pa.Table:
     found = Gathering(FILES)
     with taken.database.read() as connection:
         rows = connection.execution_options(yield_per=_ROWS).execute(taken.files_query())
-        for some in batched(rows, _ROWS):
-            found.add(adds_table([(0, add_of(row)) for row in some]).select(FILES.names))
+        for some in rows.partitions(_ROWS):
+            found.add(_rows_table(some))
     return found.whole()
+
+
+def _rows_table(rows: Sequence[Sequence[Any]]) -> pa.Table:
+    """As Arrow, column by column; where one does not become what it should, the rows say why."""
+    try:
+        return files_of_columns(add_columns(rows))
+    except (*_DAMAGED, AttributeError):
+        return adds_table([(0, add_of(row)) for row in rows]).select(FILES.names)
 
 
 def _reader_differences(taken: Snapshot, reading: ReaderAnswer) -> Iterator[StateDifference]:

@@ -1,7 +1,7 @@
 """Rows of the projections, from actions and back."""
 
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
 from typing import Any, TypeVar
 
@@ -19,6 +19,7 @@ from deltamirror.txnlog.database.schema import app_transactions, domains, files,
 T = TypeVar("T")
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.decode
+_ADD_NAMES = tuple(each.encode_name for each in msgspec.structs.fields(Add))
 _decode_vector = msgspec.json.Decoder(DeletionVector).decode
 
 
@@ -136,12 +137,35 @@ def add_of(row: Sequence[Any]) -> Add:
         modification_time=time,
         data_change=change,
         stats=stats,
-        tags=None if tags is None else _decode(tags),
-        deletion_vector=None if vector is None else _decode_vector(vector),
+        tags=_tags(tags),
+        deletion_vector=_vector(vector),
         base_row_id=base,
         default_row_commit_version=default,
         clustering_provider=provider,
     )
+
+
+def add_columns(rows: Sequence[Sequence[Any]]) -> dict[str, Sequence[Any]]:
+    """The fields of the actions behind rows of ``ADD_COLUMNS``, of which there is one at least.
+
+    Of what the columns have as JSON, there are the values that differ, and the place of each row's among them.
+    """
+    columns = dict(zip(_ADD_NAMES, zip(*rows, strict=True), strict=False))
+    decoders: dict[str, Callable[[Any], Any]] = {"partitionValues": _decode, "tags": _tags, "deletionVector": _vector}
+    return {**columns, **{name: _distinct(columns[name], decode) for name, decode in decoders.items()}}
+
+
+def _distinct(texts: Sequence[Any], decode: Callable[[Any], T]) -> tuple[list[T], list[int]]:
+    places = {text: place for place, text in enumerate(dict.fromkeys(texts))}
+    return list(map(decode, places)), list(map(places.__getitem__, texts))
+
+
+def _tags(text: Any) -> Any:
+    return None if text is None else _decode(text)
+
+
+def _vector(text: Any) -> DeletionVector | None:
+    return None if text is None else _decode_vector(text)
 
 
 def remove_of(row: Sequence[Any]) -> Remove:
@@ -154,7 +178,7 @@ def remove_of(row: Sequence[Any]) -> Remove:
         extended_file_metadata=extended,
         partition_values=None if values is None else _decode(values),
         size=size,
-        deletion_vector=None if vector is None else _decode_vector(vector),
+        deletion_vector=_vector(vector),
         base_row_id=base,
         default_row_commit_version=default,
     )
