@@ -14,8 +14,9 @@ from tests.simulation.runs import Outcome, run
 from tests.simulation.shrinking import shrunk
 from tests.simulation.world import World
 
-SCHEDULES = (*range(10), 15)
-"""As many as the default suite affords; the last has an object that arrives late."""
+SCHEDULES = (*range(10), 15, 19)
+"""As many as the default suite affords; the last two have an object that arrives late, and mounts that die amid a unit
+of one of many tables."""
 
 
 @pytest.fixture(scope="module")
