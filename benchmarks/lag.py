@@ -56,7 +56,7 @@ class Lags:
         quantiles = statistics.quantiles(self.milliseconds, n=100)
         times = {"p50": quantiles[49], "p95": quantiles[94], "p99": quantiles[98], "worst": max(self.milliseconds)}
         cores = {part: seconds / self.seconds for part, seconds in self.computed.items()}
-        rate, there = len(self.milliseconds) / self.seconds, os.cpu_count()
+        rate, there = len(self.milliseconds) / self.seconds, len(os.sched_getaffinity(0))
         return {"rate": rate, **times, "late": self.late, "cores": cores, "cores there": there}
 
 

@@ -46,12 +46,12 @@ class Results(msgspec.Struct, frozen=True, kw_only=True):
 
     def compared(self, verdict: Verdict) -> str:
         """What a verdict is beside the stored ratio, in words that follow on it; empty where none is stored."""
-        stored = {each.what: each.ratio for suite in self.suites.values() for each in suite.verdicts}
-        before = stored.get(verdict.what)
-        if before is None:
+        stored = {each.what: each for suite in self.suites.values() for each in suite.verdicts}
+        if verdict.what not in stored:
             return ""
+        before = stored[verdict.what].ratio
         change = verdict.ratio / before
-        spread = verdict.spread
+        spread = min(verdict.spread, stored[verdict.what].spread)  # a slower run may not widen its own
         word = "below" if change < 1 / spread else "above" if change > spread else "within"
         return f"; recorded {before:.2f} ×, {word} its spread (factor {spread:g})"
 

@@ -48,6 +48,11 @@ def test_a_time_in_a_queue_where_all_cores_are_at_work_has_a_wider_spread() -> N
     assert found[1].note == "; 1.9 of 2 cores were at work"
 
 
+def test_a_run_does_not_widen_the_spread_that_was_recorded() -> None:
+    said = RESULTS.compared(Verdict("commits", 7.9, 10.0, spread=6.0))
+    assert said == "; recorded 12.00 ×, below its spread (factor 1.5)"
+
+
 def test_nothing_is_said_of_a_ratio_that_is_not_recorded() -> None:
     assert RESULTS.compared(Verdict("merges", 1.0, 1.0)) == ""
 

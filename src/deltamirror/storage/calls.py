@@ -236,7 +236,8 @@ class BoundedStore:
     def sync(self, folder: str) -> None:
         """As the store does. It is made though another call hangs: without it none of a unit's objects counts.
 
-        It has the time of a small call: it waits for names alone, since each object's bytes were synced as it was made.
+        It has the time of a small call: each object's bytes were synced as it was made. A disk that is too busy fails
+        the attempt, and the next one finds the objects.
         """
         self._run("sync", folder, partial(self.inner.sync, folder), is_final=True)
 

@@ -2,7 +2,8 @@
 
 import threading
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 
 import pytest
@@ -142,6 +143,62 @@ def test_leases_of_another_owner_or_lane_and_of_jobs_that_ended_are_not_asked_fo
     with answers.asked_together([lease, *others]):
         LeaseGuard("t", lease, answers, threading.Event())()
     assert questions.asked == [{lease.table_id}]
+
+
+def test_a_unit_that_is_done_is_not_asked_for(catalog: Catalog, watch: Watch, questions: Questions) -> None:
+    [lease, over], answers = leases_of(catalog, 2), LeaseAnswers(catalog.database)
+    with answers.asked_together([lease, over]):
+        answers.done(over)
+        LeaseGuard("t", lease, answers, threading.Event())()
+    assert questions.asked == [{lease.table_id}]
+
+
+class SlowAnswers(Questions):
+    """The first question is answered when the test says so."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.entered, self.release = threading.Event(), threading.Event()
+
+    def ask(self, database: Database, leases: Collection[Lease]) -> Mapping[Lease, float]:
+        found = super().ask(database, leases)
+        if not self.entered.is_set():
+            self.entered.set()
+            assert self.release.wait(60)
+        return found
+
+
+@pytest.fixture
+def slow(monkeypatch: pytest.MonkeyPatch) -> Iterator[SlowAnswers]:
+    found = SlowAnswers()
+    monkeypatch.setattr(guard_module, "held_together", found.ask)
+    yield found
+    found.release.set()
+
+
+@pytest.mark.default_on("sqlite")
+def test_threads_that_need_an_answer_at_once_wait_for_one(
+    catalog: Catalog, slow: SlowAnswers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(guard_module, "_SURE_SECONDS", 60.0)
+    leases, answers = leases_of(catalog, 3), LeaseAnswers(catalog.database)
+    with answers.asked_together(leases), ThreadPoolExecutor(3) as threads:
+        held = [threads.submit(answers.is_held, lease) for lease in leases]
+        assert slow.entered.wait(60)
+        slow.release.set()
+        assert all(each.result() for each in held)
+    assert len(slow.asked) == 1
+
+
+@pytest.mark.default_on("sqlite")
+def test_a_question_that_is_not_answered_holds_up_no_other_unit(catalog: Catalog, slow: SlowAnswers) -> None:
+    [lease, other], answers = leases_of(catalog, 2), LeaseAnswers(catalog.database)
+    with answers.asked_together([lease, other]), ThreadPoolExecutor(1) as threads:
+        waiting = threads.submit(answers.is_held, lease)
+        assert slow.entered.wait(60)
+        assert answers.is_held(other)
+        assert not waiting.done()
+        slow.release.set()
 
 
 def test_a_failure_at_something_else_has_the_database_asked_anew(

@@ -209,6 +209,31 @@ def test_rows_are_not_removed_from_a_table_that_only_takes_more() -> None:
     assert are_plain_removes(rules, [replace(PLAIN_REMOVE, data_change=False)])
 
 
+PARTED = (
+    '{"numRecords":1,"x":{}',
+    ',"y":{}}',
+    '{"numRecords":1}\n{"numRecords":1}',
+    '{"numRecords":1,"x":{}}',
+    '{"numRecords":1}',
+)
+"""As many objects as texts, none of which is an object by itself at the beginning."""
+TWICE = ('{"numRecords":1,"minValues":{"id":1,"id":2}}', '{"numRecords":1,"minValues":{"id":1,"size":2}}')
+"""One key twice, in a text that has as many keys as another one."""
+
+
+@pytest.mark.parametrize("texts", [PARTED, TWICE], ids=["parted", "twice"])
+def test_statistics_of_removes_do_not_pass_in_the_company_of_others(texts: tuple[str, ...]) -> None:
+    removes = [replace(PLAIN_REMOVE, path=f"part-{number}", stats=text) for number, text in enumerate(texts)]
+    assert not are_plain_removes(RULES, removes)
+    assert are_plain_removes(RULES, removes[-1:])
+
+
+def test_statistics_of_adds_that_are_no_objects_do_not_pass_in_the_company_of_others() -> None:
+    adds = [replace(PLAIN, path=f"part-{number}", stats=text) for number, text in enumerate(PARTED)]
+    assert not block(*adds)
+    assert block(*adds[-2:])
+
+
 @given(
     st.lists(st.builds(replace, st.just(PLAIN_REMOVE), path=st.text(max_size=6), stats=st.text(max_size=6)), min_size=1)
 )

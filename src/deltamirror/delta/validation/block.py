@@ -88,7 +88,7 @@ def are_plain_removes(rules: TableRules, removes: Sequence[Remove]) -> bool:
             and set(map(type, values)) == {dict}
             and _are_paths(paths)
         )
-        return plain and _num_records(stats, rules) is not None and _are_values_of_removed(rules, values)
+        return plain and _are_read(stats, rules) and _are_values_of_removed(rules, values)
     except _ODD:
         return False
 
@@ -144,8 +144,8 @@ def _are_paths(paths: Sequence[str]) -> bool:
 def _num_records(stats: Sequence[str | None], rules: TableRules) -> Sequence[int | None] | None:
     if stats.count(None) == len(stats):
         return None if rules.stats_needed else stats  # type: ignore[return-value]  # nothing but None
-    # A newline between the texts, and a brace at the end of each: no two of them can pass as one.
-    texts = [text for text in stats if text is not None and text[-1:] == "}"]
+    # Braces around each text: none goes on in the next one, and as many objects as texts are one each.
+    texts = [text for text in stats if text is not None and text[:1] == "{" and text[-1:] == "}"]
     if len(texts) < len(stats):
         return None
     joined = "\n".join(texts)

@@ -134,6 +134,7 @@ def execute(
     Once ``given_up`` is set, nothing more is put.
     """
     outcome = _executed(unit, resources, given_up or threading.Event(), clock)
+    resources.leases.done(unit.lease)
     if outcome.failure is not None:
         let_go(outcome.failure.error)
     return outcome

@@ -4,6 +4,7 @@ import threading
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from itertools import islice
 from typing import Final
 
 from deltamirror.errors import DeltaMirrorError, LeaseLost
@@ -12,6 +13,8 @@ from deltamirror.txnlog.queue.leases import held_together
 from deltamirror.work import Lease
 
 _SURE_SECONDS: Final = 0.05
+_MOST_TOGETHER: Final = 100
+"""So many leases cost a database little more than one."""
 
 
 class LeaseAnswers:
@@ -24,33 +27,52 @@ class LeaseAnswers:
 
     def __init__(self, database: Database | None) -> None:
         self._database = database
-        self._lock = threading.Lock()
-        self._together: set[Lease] = set()
+        self._lock, self._asking = threading.Lock(), threading.Lock()
+        self._together: dict[Lease, None] = {}
         self._sure_until: dict[Lease, float] = {}
 
     @contextmanager
     def asked_together(self, leases: Iterable[Lease]) -> Iterator[None]:
-        """Let one question be for all of these leases inside of the ``with`` block, whichever of them it is about."""
-        mine = set(leases)
+        """Let one question be for all of these leases inside of the ``with`` block, but for those that are ``done``."""
+        mine = list(leases)
         with self._lock:
-            self._together |= mine
+            self._together |= dict.fromkeys(mine)
         try:
             yield
         finally:
-            with self._lock:
-                self._together -= mine
+            for lease in mine:
+                self.done(lease)
+
+    def done(self, lease: Lease) -> None:
+        """Ask for a lease no more: the work under it is over."""
+        with self._lock:
+            self._together.pop(lease, None)
 
     def is_held(self, lease: Lease, *, anew: bool = False) -> bool:
         """Whether a lease is held; ``anew``: whatever the database said a moment ago."""
         if self._database is None:
             return time.time() < lease.held_until
-        asked = time.monotonic()
-        if not anew and asked < self._sure_until.get(lease, float("-inf")):
+        if anew:
+            return self._ask(self._database, lease)
+        if self._is_sure(lease):
             return True
+        # Another thread's question may be for this lease, too. A database that does not answer that one is asked again.
+        is_alone = self._asking.acquire(timeout=_SURE_SECONDS)
+        try:
+            return self._is_sure(lease) or self._ask(self._database, lease)
+        finally:
+            if is_alone:
+                self._asking.release()
+
+    def _is_sure(self, lease: Lease) -> bool:
+        return time.monotonic() < self._sure_until.get(lease, float("-inf"))
+
+    def _ask(self, database: Database, lease: Lease) -> bool:
+        asked = time.monotonic()
         with self._lock:
             alike = (each for each in self._together if (each.lane, each.owner) == (lease.lane, lease.owner))
-            wanted = {lease, *alike}
-        left = held_together(self._database, wanted)
+            wanted = {lease, *islice(alike, _MOST_TOGETHER)}
+        left = held_together(database, wanted)
         with self._lock:
             lasting = {each: until for each, until in self._sure_until.items() if until > asked and each not in wanted}
             told = {each: asked + min(seconds / 2, _SURE_SECONDS) for each, seconds in left.items()}

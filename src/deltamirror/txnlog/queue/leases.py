@@ -115,9 +115,10 @@ def held_for(database: Database, lease: Lease) -> float:
 def held_together(database: Database, held: Collection[Lease]) -> dict[Lease, float]:
     """The leases of one owner and lane that are held, each with the seconds that ``held_for`` says."""
     [(lane, owner)] = {(each.lane, each.owner) for each in held}
-    by_key = {(each.table_id, each.epoch): each for each in held}
-    values = {"in_lane": lane.value, "by_owner": owner, "held": rows_value(by_key)}
-    return {by_key[table_id, epoch]: left / 1_000 for table_id, epoch, left in database.glance(_HELD, values)}
+    keys = {each: (each.table_id, each.epoch) for each in held}
+    values = {"in_lane": lane.value, "by_owner": owner, "held": rows_value(set(keys.values()))}
+    left = {(table_id, epoch): left / 1_000 for table_id, epoch, left in database.glance(_HELD, values)}
+    return {each: left[key] for each, key in keys.items() if key in left}
 
 
 def _require_there(session: Session, table_id: int) -> None:
