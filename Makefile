@@ -44,7 +44,7 @@ demo: java $(STAMP) ## Show what deltamirror does, in the terminal
 
 test: java setup ## Run all checks and the default test suite
 	@$(MAKE) --no-print-directory check
-	$(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder $(TESTS)
+	$(BIN)/pytest -n 4 --dist loadfile --no-loadscope-reorder $(TESTS)
 
 test-fast: setup ## Run what is quick: unit tests, SQLite, disk and memory
 	$(BIN)/pytest -n 2 --fast $(TESTS)

@@ -103,7 +103,7 @@ def test_asking_for_the_lease_keeps_who_lost_it_from_writing(
 ) -> None:
     table = make_table(catalog, tmp_path)
     if not guarded:
-        monkeypatch.setattr(LeaseGuard, "_is_held", lambda _: True)
+        monkeypatch.setattr(LeaseGuard, "_is_held", lambda *_, **__: True)
 
     def taken_over(unit: Unit) -> None:
         execute(catalog, "UPDATE dl_leases SET owner = 'another', epoch = epoch + 1")
